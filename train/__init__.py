@@ -1,0 +1,1 @@
+"""The trainer: streams shards, trains a VAE and a text-conditioned latent denoiser."""
