@@ -37,10 +37,11 @@ def render(scene: Scene, width: int, height: int) -> Bytes:
     canvas_chw = _background(scene, width, height, rng)
     for shape in scene.shapes:
         _paint(canvas_chw, shape, scene)
-    if not scene.flat:
-        canvas_chw += _grain(width, height, rng) * np.float32(1.5)
-    np.clip(canvas_chw, 0, 255, out=canvas_chw)
-    return np.ascontiguousarray(canvas_chw.astype(np.uint8).transpose(1, 2, 0))
+    picture_hwc = np.empty((height, width, 3), np.uint8)
+    for channel, plane in enumerate(canvas_chw):  # one plane at a time stays in cache
+        np.clip(plane, 0, 255, out=plane)
+        picture_hwc[..., channel] = plane
+    return picture_hwc
 
 
 @lru_cache(maxsize=64)
@@ -144,7 +145,11 @@ def _background(scene: Scene, width: int, height: int, rng: np.random.Generator)
     swing = np.float32(14 if base.mean() < 100 else 20)
     light = np.zeros((height, width), np.float32)
     if not scene.flat:
-        light -= swing * np.float32(0.35) * ((across - np.float32(0.4)) ** 2 + (down - np.float32(0.4)) ** 2)
+        fall_off = np.minimum((across - np.float32(0.4)) ** 2, 1) + np.minimum(
+            (down - np.float32(0.4)) ** 2, 1
+        )
+        light -= fall_off * (swing * np.float32(0.35))
+        light += _grain(width, height, rng) * np.float32(1.5)
     if scene.background_kind == "gradient":
         angle = rng.uniform(0, 2 * math.pi)
         ramp = (across - np.float32(0.5)) * np.float32(math.cos(angle))
@@ -162,7 +167,11 @@ def _background(scene: Scene, width: int, height: int, rng: np.random.Generator)
     elif scene.background_kind == "soft":
         light += _soft_lights(width, height, rng) * swing * np.float32(1.8)
     tint = base / max(float(base.mean()), 1.0)
-    return base[:, None, None] + light * (np.float32(0.5) + np.float32(0.5) * tint)[:, None, None]
+    canvas_chw = np.empty((3, height, width), np.float32)
+    for plane, level, share in zip(canvas_chw, base, np.float32(0.5) + np.float32(0.5) * tint, strict=True):
+        np.multiply(light, share, out=plane)
+        plane += level
+    return canvas_chw
 
 
 @lru_cache(maxsize=1)
@@ -189,7 +198,10 @@ def _texture(width: int, height: int, rng: np.random.Generator) -> Floats:
     if kind == 0:
         return grain * np.float32(0.3)
     if kind == 1:
-        return grain[:1] * np.float32(0.28) + grain[:, :1] * np.float32(0.28) + grain * np.float32(0.12)
+        linen: Floats = (
+            grain[:1] * np.float32(0.28) + grain[:, :1] * np.float32(0.28) + grain * np.float32(0.12)
+        )
+        return linen
     square = min(width, height)
     cells = (max(2, round(24 * width / square)), max(2, round(24 * height / square)))
     coarse = _enlarged(rng.standard_normal((cells[1], cells[0])), width, height)

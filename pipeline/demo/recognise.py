@@ -104,7 +104,7 @@ def _nearest_background(lab: Floats) -> str:
 
 def _soft_edge(share_of_inside: Floats) -> Floats:
     """Coverage from departure over the inside's departure: half covered at a half, as anti-aliasing has it."""
-    return np.clip((share_of_inside - 0.25) * 2, 0, 1)
+    return np.asarray(np.clip((share_of_inside - 0.25) * 2, 0, 1))
 
 
 def _reduced(picture_hwc: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -145,7 +145,8 @@ def largest_component(mask: Mask) -> Mask:
         labels = spread
     counts = np.bincount(labels.ravel())
     counts[0] = 0
-    return mask & (labels == int(np.argmax(counts)))
+    largest: Mask = mask & (labels == int(np.argmax(counts)))
+    return largest
 
 
 def _spread(labels: NDArray[np.int64]) -> NDArray[np.int64]:

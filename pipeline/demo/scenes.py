@@ -83,7 +83,7 @@ def sample_scene(
         others = [kind for kind in kinds if kind != first] or list(SHAPES)
         shapes: tuple[Shape, ...] = _pair(rng, first, str(rng.choice(others)), exclude)
     else:
-        size, position = str(rng.choice(list(SIZES))), _any_position(rng)
+        size, position = str(rng.choice(list(SIZES))), str(rng.choice(list(POSITIONS)))
         shapes = (_place_shape(rng, first, _colour(rng, first, exclude), size, position),)
     width, height = _canvas(rng)
     flat = bool(rng.random() < FLAT)
@@ -91,17 +91,10 @@ def sample_scene(
     return Scene(shapes, kind, background, night, flat, width, height, int(rng.integers(2**31)))
 
 
-def _any_position(rng: np.random.Generator) -> str:
-    """Half of the time in the middle or on an axis each way, so that captions of every place are common enough."""
-    if rng.random() < 0.25:
-        return "centre"
-    return str(rng.choice(list(POSITIONS)))
-
-
 def _canvas(rng: np.random.Generator) -> tuple[int, int]:
-    """Width and height: sides from 256 to 900, longer over shorter side at most 1.5."""
+    """Width and height: sides from 256 to 900, longer over shorter side at most 1.5, small ones more often."""
     low, high = SIDES
-    shorter = int(rng.integers(low, 641))
+    shorter = round(low + (640 - low) * float(rng.random()) ** 2)
     longer = min(high, round(shorter * float(rng.choice([1.0, 1.0, 1.25, 4 / 3, 1.5]))))
     return (longer, shorter) if rng.random() < 0.5 else (shorter, longer)
 
