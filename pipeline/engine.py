@@ -1,0 +1,183 @@
+"""Where work runs: processes on this machine, or Ray on many. A stage does not know which.
+
+An engine maps a *factory* over jobs. The factory is picklable and is called once per worker process;
+what it returns is called once per job. Results come back in the order of the jobs.
+
+`kind` says what a job needs: `cpu` (one core), `model` (the accelerator, or all cores without one) or
+`inline` (this process: network work that keeps its own concurrency, and shared politeness).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field
+
+from pipeline.errors import GristmillError
+from pipeline.settings import Settings
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+Factory = Callable[[], Callable[[Job], Result]]
+Kind = Literal["cpu", "model", "inline"]
+
+
+class EngineSettings(Settings):
+    kind: Literal["local", "ray"] = Field(
+        "local", description="local: processes on this machine; ray: a Ray cluster (extra `ray`)"
+    )
+    workers: int = Field(0, ge=0, description="CPU worker processes; 0: one per core this process may use")
+    address: str = Field("auto", description="Ray cluster's address; auto: find or start one")
+
+
+class WorkerDied(GristmillError):
+    """A worker process was killed or crashed."""
+
+
+class Engine(ABC):
+    @abstractmethod
+    def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind) -> Iterator[Result]:
+        """Results in the order of `jobs`, which is read lazily and only a few jobs ahead."""
+
+    def close(self) -> None:  # noqa: B027 - engines without workers have nothing to close
+        """Stop the workers."""
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+class LocalEngine(Engine):
+    """Processes on this machine; one model process per visible GPU, or the calling process without one."""
+
+    def __init__(self, workers: int = 0) -> None:
+        self.workers = workers or cores()
+
+    def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind) -> Iterator[Result]:
+        if kind == "inline":
+            return _inline(factory, jobs)
+        if kind == "model":
+            devices = _visible_gpus()
+            return _inline(factory, jobs) if devices < 2 else _pooled(factory, jobs, devices, on_gpus=True)
+        return _pooled(factory, jobs, self.workers)
+
+
+def _inline(factory: Factory[Job, Result], jobs: Iterable[Job]) -> Iterator[Result]:
+    work: Callable[[Job], Result] | None = None
+    for job in jobs:
+        if work is None:  # built with the first job: nothing to do loads no model
+            work = factory()
+        yield work(job)
+
+
+def _visible_gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+_work: Callable[[Any], Any] | None = None
+
+
+def _start(factory: Factory[Any, Any], numbers: Any) -> None:
+    global _work
+    if numbers is not None:  # before CUDA starts in this process
+        os.environ["CUDA_VISIBLE_DEVICES"] = numbers.get()
+    _work = factory()
+
+
+def _call(job: Any) -> Any:
+    assert _work is not None
+    return _work(job)
+
+
+def _gpu_names(count: int) -> list[str]:
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",")[:count] if named else [str(number) for number in range(count)]
+
+
+def _pooled(factory: Factory[Job, Result], jobs: Iterable[Job], workers: int, on_gpus: bool = False,
+            ) -> Iterator[Result]:
+    # forkserver: this process has threads (lease, progress), which plain fork would copy half-way
+    context = multiprocessing.get_context("forkserver")
+    numbers = None
+    if on_gpus:
+        numbers = context.Manager().Queue()
+        for name in _gpu_names(workers):
+            numbers.put(name)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(factory, numbers))
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for job in jobs:
+            waiting.append(pool.submit(_call, job))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise WorkerDied(
+            "a worker process died (killed for memory, or a codec crashed)",
+            hint="run the same command again: finished chunks are kept; with little memory set engine.workers = 1",
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class RayEngine(Engine):
+    """Ray actors: a pool of CPU actors, or one actor per GPU. Needs the extra `ray`."""
+
+    def __init__(self, address: str = "auto", workers: int = 0) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise GristmillError("engine.kind is ray, but Ray is not installed",
+                                 hint='pip install "gristmill[ray]", or set engine.kind = "local"') from error
+        self._ray = ray
+        if not ray.is_initialized():
+            try:
+                ray.init(address=address)
+            except ConnectionError:  # "auto" found no cluster: start one here
+                ray.init(include_dashboard=False)
+        self._workers = workers
+
+    def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind) -> Iterator[Result]:
+        if kind == "inline":
+            yield from _inline(factory, jobs)
+            return
+        resources = self._ray.cluster_resources()
+        gpus = int(resources.get("GPU", 0)) if kind == "model" else 0
+        count = gpus or (1 if kind == "model" else self._workers or int(resources["CPU"]))
+        actor = self._ray.remote(num_gpus=1 if gpus else 0, num_cpus=1)(_Actor)
+        actors = [actor.remote(factory) for _ in range(count)]
+        waiting: deque[Any] = deque()
+        for number, job in enumerate(jobs):
+            waiting.append(actors[number % count].work.remote(job))
+            if len(waiting) > 2 * count:
+                yield self._ray.get(waiting.popleft())
+        while waiting:
+            yield self._ray.get(waiting.popleft())
+
+    def close(self) -> None:
+        self._ray.shutdown()
+
+
+class _Actor:
+    def __init__(self, factory: Factory[Any, Any]) -> None:
+        self._work = factory()
+
+    def work(self, job: Any) -> Any:
+        return self._work(job)
+
+
+def build_engine(settings: EngineSettings) -> Engine:
+    if settings.kind == "ray":
+        return RayEngine(settings.address, settings.workers)
+    return LocalEngine(settings.workers)

@@ -1,0 +1,94 @@
+"""One writer per run: a lease on the run's manifests folder.
+
+Locally it is a file lock, which the system releases however the process ends. On object storage it is
+an object with an expiry that the holder renews; a holder that died is overtaken when it has expired.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import IO, Any
+
+from pipeline import storage
+from pipeline.errors import BusyError
+
+LEASE = ".lease"
+EXPIRES_AFTER = 60.0
+"""Seconds after which a remote lease that was not renewed is free."""
+
+
+class Lease:
+    """Context manager. Raises BusyError when another process holds the run."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._url = storage.join(folder, LEASE)
+        self._file: IO[str] | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
+
+    def __enter__(self) -> Lease:
+        path = storage.local(self._url)
+        if path is None:
+            self._take_remote()
+        else:
+            storage.make_folder(self._folder)
+            self._file = open(path, "a+")  # noqa: SIM115 - held open for the lease's life
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._file.seek(0)
+                holder = self._file.read().strip() or "another process"
+                self._file.close()
+                raise self._busy(holder) from None
+            self._file.truncate(0)
+            self._file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            self._file.flush()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file.truncate(0)
+            self._file.close()
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            storage.remove(self._url)
+
+    def _busy(self, holder: str) -> BusyError:
+        return BusyError(f"{self._folder} is being written by {holder}",
+                         hint="wait until it ends, or use another run name (name = … in the recipe)")
+
+    def _take_remote(self) -> None:
+        held = self._read_remote()
+        if held is not None and held["expires"] > time.time():
+            raise self._busy(str(held["owner"]))
+        self._renew()
+        time.sleep(0.2)  # two that took it at once: the later write stands, the other sees it and leaves
+        held = self._read_remote()
+        if held is None or held["owner"] != self._owner:
+            raise self._busy("another process" if held is None else str(held["owner"]))
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+        self._thread.start()
+
+    def _read_remote(self) -> dict[str, Any] | None:
+        if storage.exists(self._url):
+            held = json.loads(storage.read_bytes(self._url))
+            return {"owner": str(held["owner"]), "expires": float(held["expires"])}
+        return None
+
+    def _renew(self) -> None:
+        lease = {"owner": self._owner, "expires": time.time() + EXPIRES_AFTER}
+        storage.write_bytes(self._url, json.dumps(lease).encode())
+
+    def _keep(self) -> None:
+        while not self._stop.wait(EXPIRES_AFTER / 4):
+            self._renew()

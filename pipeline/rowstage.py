@@ -1,0 +1,136 @@
+"""RowStage: expensive values, computed row by row, kept as soon as they exist and never computed twice."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.engine import Kind
+from pipeline.memo import Key, Memo, value_keys
+from pipeline.receipt import JsonObject, digest
+from pipeline.run import Run
+from pipeline.schema import TableSchema
+from pipeline.stage import Output, Rows, Stage
+
+Worker = Callable[[pa.Table], pa.Table]
+
+
+def every_row(rows: pa.Table) -> np.ndarray:
+    """The usual `wanted`: all rows."""
+    return np.ones(rows.num_rows, bool)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Fills one table of a RowStage.
+
+    `worker` is a picklable factory, called once per process; what it returns is given chunks (the columns
+    `reads` of up to `chunk_rows` rows) and returns one row each, in order, with all columns of `values`.
+    `key` names those of `reads` that, with `namespace`, decide the values: rows with equal keys are
+    computed once. Thresholds belong in neither. `wanted` marks rows to fill; the others become nulls.
+    """
+
+    table: str
+    values: TableSchema
+    namespace: JsonObject
+    reads: tuple[str, ...]
+    key: tuple[str, ...]
+    worker: Callable[[], Worker]
+    wanted: Callable[[pa.Table], np.ndarray] = every_row
+    kind: Kind = "cpu"
+    chunk_rows: int = 256
+    wanted_reads: tuple[str, ...] = field(default=())
+    """Further columns that only `wanted` looks at, e.g. decisions."""
+
+
+class RowStage(Stage):
+    """Subclasses give the steps; a later step may read the tables of the earlier ones."""
+
+    carried: tuple[str, ...] = ("id",)
+    """Columns copied from the input into the main table."""
+
+    @abstractmethod
+    def steps(self, run: Run) -> list[Step]: ...
+
+    def source_rows(self, run: Run) -> Rows:
+        """Where rows come from: the joined inputs, or a source listing."""
+        return self.rows(run)
+
+    def execute(self, run: Run, output: Output) -> None:
+        rows = self.source_rows(run)
+        made: dict[str, list[pa.Table]] = {}
+        for step in self.steps(run):
+            self._step(run, output, step, _With(rows, made), made)
+
+    def _step(self, run: Run, output: Output, step: Step, rows: _With, made: dict[str, list[pa.Table]]) -> None:
+        columns = [name for name in step.values.names if name not in ("id", "value_key")]
+        schema = pa.schema([field for field in step.values.arrow if field.name in columns])
+        namespace = digest([step.namespace, self.name, self.version, [str(field) for field in schema]])
+        output.namespaces[step.table] = namespace
+        memo = Memo(run.manifests.folder(self.name), step.table, namespace, columns)
+        memo.load(output.previous, step.table, namespace)
+        keys = [_keys(step, rows, number, namespace) for number in range(rows.part_count)]
+        missing = len({key for part in keys for key in part if key is not None and key not in memo})
+        name = f"{self.name} {step.table}".strip()
+        with run.progress.task(name, missing) as task:
+            chunks: list[list[Key]] = []
+            results = run.engine.map(step.worker, _jobs(step, rows, keys, memo, chunks), kind=step.kind)
+            for number, values in enumerate(results):
+                memo.add(chunks[number], values.select(columns).cast(schema))
+                task.advance(values.num_rows)
+        made[step.table] = []
+        for number, part in enumerate(keys):
+            carried = rows.part(number, self.carried if step.table == "" else ("id",))
+            values = memo.gather(part, schema)
+            for position, column in enumerate(values.column_names):
+                carried = carried.append_column(column, values.column(position))
+            table = carried.append_column("value_key", pa.array(part, pa.binary(16)))
+            output.write(step.table, table)
+            made[step.table].append(table)
+        used = {key for part in keys for key in part if key is not None}
+        output.spares[step.table] = memo.retire(output.previous, step.table, namespace, used)
+
+
+class _With:
+    """Input rows, with the tables that earlier steps of the same stage made beside them."""
+
+    def __init__(self, rows: Rows, made: dict[str, list[pa.Table]]) -> None:
+        self._rows, self._made = rows, made
+        self.part_count = rows.part_count
+
+    def part(self, number: int, columns: tuple[str, ...]) -> pa.Table:
+        beside = {name: parts[number] for parts in self._made.values() if parts
+                  for name in parts[number].column_names if name not in ("id", "value_key")}
+        upstream = [name for name in columns if name not in beside]
+        table = self._rows.part(number, upstream)
+        arrays = [beside[name].column(name) if name in beside else table.column(name) for name in columns]
+        return pa.table(arrays, names=list(columns))
+
+
+def _keys(step: Step, rows: _With, number: int, namespace: str) -> list[Key | None]:
+    columns = tuple(dict.fromkeys((*step.key, *step.reads, *step.wanted_reads)))
+    table = rows.part(number, columns)
+    return value_keys(namespace, table, step.key, step.wanted(table))
+
+
+def _jobs(step: Step, rows: _With, keys: list[list[Key | None]], memo: Memo, chunks: list[list[Key]],
+          ) -> Iterator[pa.Table]:
+    """Chunks of rows whose values are unknown, in row order; the first row of equal keys stands for all.
+
+    Chunks run across part borders only where a part ends, so a resumed run cuts the same chunks again.
+    """
+    planned: set[Key] = set()
+    for number, part in enumerate(keys):
+        new: list[int] = []
+        for row, key in enumerate(part):
+            if key is not None and key not in memo and key not in planned:
+                planned.add(key)
+                new.append(row)
+        for start in range(0, len(new), step.chunk_rows):
+            picked = new[start:start + step.chunk_rows]
+            chunks.append([part[row] for row in picked])  # type: ignore[misc]
+            yield rows.part(number, step.reads).take(pa.array(picked, pa.int64()))

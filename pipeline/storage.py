@@ -1,0 +1,218 @@
+"""Open, ranged read and atomic write on any fsspec URL. A plain path is a local URL.
+
+Nothing relies on rename on object storage: there, an object appears whole when its upload is completed.
+Locally, a file is written beside its place, flushed to disk and renamed, so a reader never sees half of one.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, BinaryIO, cast
+
+import fsspec
+
+from pipeline.errors import StorageError
+
+_PARTIAL = ".partial-"
+
+
+def local(url: str) -> str | None:
+    """The plain path of a local URL, or None for remote ones."""
+    if url.startswith("file://"):
+        return url[len("file://"):]
+    return None if "://" in url else url
+
+
+def join(base: str, *names: str) -> str:
+    """`base/name/name`; works for paths and URLs alike."""
+    return "/".join([base.rstrip("/") or "/", *(name.strip("/") for name in names)])
+
+
+def _filesystem(url: str) -> tuple[Any, str]:
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        scheme = url.split("://", 1)[0]
+        raise StorageError(
+            f"{url}: no driver for {scheme}:// is installed ({error})",
+            hint=f'install it, e.g. pip install "gristmill[{scheme}]"',
+        ) from error
+    except ValueError as error:
+        raise StorageError(f"{url}: {error}", hint="use a path, or s3://, gs://, … as fsspec names them") from error
+    return filesystem, path
+
+
+@contextmanager
+def _explained(url: str, doing: str) -> Iterator[None]:
+    """Turn the operating system's and drivers' errors into one line with a hint."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StorageError(f"{url} does not exist", hint="check the path, or run the stage that writes it") from error
+    except PermissionError as error:
+        raise StorageError(f"no permission to {doing} {url}", hint="check the owner and mode, or your keys") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(
+                f"the disk is full while trying to {doing} {url}",
+                hint="free some space and run the same command again: it goes on where it stopped",
+            ) from error
+        raise StorageError(f"cannot {doing} {url}: {error}", hint="check the path and the disk") from error
+
+
+def read_bytes(url: str) -> bytes:
+    """The whole content. Raises StorageError."""
+    with _explained(url, "read"):
+        path = local(url)
+        if path is not None:
+            with open(path, "rb") as file:
+                return file.read()
+        filesystem, key = _filesystem(url)
+        return cast(bytes, filesystem.cat_file(key))
+
+
+def read_range(url: str, offset: int, length: int) -> bytes:
+    """`length` bytes from `offset`; raises StorageError when the object is shorter than that."""
+    with _explained(url, "read"):
+        path = local(url)
+        if path is not None:
+            with open(path, "rb") as file:
+                data = os.pread(file.fileno(), length, offset)
+        else:
+            filesystem, key = _filesystem(url)
+            data = cast(bytes, filesystem.cat_file(key, start=offset, end=offset + length))
+    if len(data) != length:
+        raise StorageError(
+            f"{url} ends before byte {offset + length}", hint="the file was cut or replaced; run its stage again"
+        )
+    return data
+
+
+def open_read(url: str) -> BinaryIO:
+    """A seekable binary file. Raises StorageError."""
+    with _explained(url, "read"):
+        path = local(url)
+        if path is not None:
+            return open(path, "rb")
+        filesystem, key = _filesystem(url)
+        return cast(BinaryIO, filesystem.open(key, "rb"))
+
+
+@contextmanager
+def atomic_writer(url: str) -> Iterator[BinaryIO]:
+    """A binary file that appears at `url` only when the block ends without an error."""
+    path = local(url)
+    with _explained(url, "write"):
+        if path is None:
+            filesystem, key = _filesystem(url)
+            file = filesystem.open(key, "wb")
+            try:
+                yield cast(BinaryIO, file)
+            except BaseException:
+                file.discard()
+                raise
+            file.close()
+            return
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        partial = f"{os.path.dirname(path) or '.'}/{_PARTIAL}{os.getpid()}-{os.path.basename(path)}"
+        try:
+            with open(partial, "wb") as plain:
+                yield plain
+                plain.flush()
+                os.fsync(plain.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            if os.path.exists(partial):
+                os.remove(partial)
+            raise
+
+
+def write_bytes(url: str, data: bytes) -> None:
+    """Put `data` at `url` in one piece. Raises StorageError."""
+    with atomic_writer(url) as file:
+        file.write(data)
+
+
+def exists(url: str) -> bool:
+    path = local(url)
+    if path is not None:
+        return os.path.exists(path)
+    filesystem, key = _filesystem(url)
+    return bool(filesystem.exists(key))
+
+
+def size(url: str) -> int:
+    """Bytes. Raises StorageError when there is no such file."""
+    with _explained(url, "read"):
+        path = local(url)
+        if path is not None:
+            return os.path.getsize(path)
+        filesystem, key = _filesystem(url)
+        return int(filesystem.size(key))
+
+
+def names(url: str) -> list[str]:
+    """Sorted names directly under a folder; empty when it does not exist."""
+    path = local(url)
+    if path is not None:
+        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+    filesystem, key = _filesystem(url)
+    if not filesystem.exists(key):
+        return []
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(key, detail=False))
+
+
+def make_folder(url: str) -> None:
+    """Create a local folder and its parents; object storage has no folders."""
+    path = local(url)
+    if path is not None:
+        with _explained(url, "create"):
+            os.makedirs(path, exist_ok=True)
+
+
+def remove(url: str) -> None:
+    """Remove a file or a folder with its content; nothing happens when it does not exist."""
+    with _explained(url, "remove"):
+        path = local(url)
+        if path is not None:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            elif os.path.lexists(path):
+                os.remove(path)
+            return
+        filesystem, key = _filesystem(url)
+        if filesystem.exists(key):
+            filesystem.rm(key, recursive=True)
+
+
+def sha256(url: str) -> str:
+    """Hex SHA-256 of the content, read in pieces of 1 MiB."""
+    digest = hashlib.sha256()
+    with open_read(url) as file:
+        for piece in iter(lambda: file.read(1 << 20), b""):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def leftovers(url: str) -> list[str]:
+    """Names of half-written files that a killed process left in a local folder."""
+    return [name for name in names(url) if name.startswith(_PARTIAL)]
+
+
+class HashingWriter:
+    """A write-only file that counts and hashes what passes through: for containers named by content."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+        self.position = 0
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        self.position += len(data)
+        return self._file.write(data)
