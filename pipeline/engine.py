@@ -37,7 +37,7 @@ class EngineSettings(Settings):
     address: str = Field("auto", description="Ray cluster's address; auto: find or start one")
 
 
-class WorkerDied(GristmillError):
+class WorkerDiedError(GristmillError):
     """A worker process was killed or crashed."""
 
 
@@ -46,7 +46,7 @@ class Engine(ABC):
     def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind) -> Iterator[Result]:
         """Results in the order of `jobs`, which is read lazily and only a few jobs ahead."""
 
-    def close(self) -> None:  # noqa: B027 - engines without workers have nothing to close
+    def close(self) -> None:
         """Stop the workers."""
 
 
@@ -123,7 +123,7 @@ def _pooled(factory: Factory[Job, Result], jobs: Iterable[Job], workers: int, on
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        raise WorkerDied(
+        raise WorkerDiedError(
             "a worker process died (killed for memory, or a codec crashed)",
             hint="run the same command again: finished chunks are kept; with little memory set engine.workers = 1",
         ) from error

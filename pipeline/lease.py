@@ -40,7 +40,7 @@ class Lease:
             self._take_remote()
         else:
             storage.make_folder(self._folder)
-            self._file = open(path, "a+")  # noqa: SIM115 - held open for the lease's life
+            self._file = open(path, "a+")  # held open for the lease's life
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -165,7 +165,7 @@ class Manifests:
             raise ManifestError(f"{stage} has no table {table!r}",
                                 hint=f"it has: {', '.join(name or '(main)' for name in receipt.tables)}")
         names = self._names(stage, table)
-        return View(self, {name: (stage, table) for name in names}, names, len(receipt.tables[table]))
+        return View(self, dict.fromkeys(names, (stage, table)), names, len(receipt.tables[table]))
 
     def tables_in_line(self, stages: Sequence[str] | None = None) -> list[tuple[str, str]]:
         """(stage, table) pairs whose parts line up row for row with `ingest`'s, in running order."""

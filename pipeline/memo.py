@@ -92,6 +92,9 @@ class Memo:
         return stems
 
     def _index(self, place: _Place) -> None:
+        url = storage.join(place.folder, place.part.file)
+        if not storage.exists(url) or place.part.bytes not in (0, storage.size(url)):
+            return  # lost or cut: its values are computed again
         number = len(self._places)
         self._places.append(place)
         keys = read_part(place.folder, place.part, ["value_key"]).column("value_key").to_pylist()

@@ -64,9 +64,9 @@ class RowStage(Stage):
         rows = self.source_rows(run)
         made: dict[str, list[pa.Table]] = {}
         for step in self.steps(run):
-            self._step(run, output, step, _With(rows, made), made)
+            made[step.table] = self._step(run, output, step, _With(rows, dict(made)))
 
-    def _step(self, run: Run, output: Output, step: Step, rows: _With, made: dict[str, list[pa.Table]]) -> None:
+    def _step(self, run: Run, output: Output, step: Step, rows: _With) -> list[pa.Table]:
         columns = [name for name in step.values.names if name not in ("id", "value_key")]
         schema = pa.schema([field for field in step.values.arrow if field.name in columns])
         namespace = digest([step.namespace, self.name, self.version, [str(field) for field in schema]])
@@ -82,7 +82,7 @@ class RowStage(Stage):
             for number, values in enumerate(results):
                 memo.add(chunks[number], values.select(columns).cast(schema))
                 task.advance(values.num_rows)
-        made[step.table] = []
+        made: list[pa.Table] = []
         for number, part in enumerate(keys):
             carried = rows.part(number, self.carried if step.table == "" else ("id",))
             values = memo.gather(part, schema)
@@ -90,9 +90,10 @@ class RowStage(Stage):
                 carried = carried.append_column(column, values.column(position))
             table = carried.append_column("value_key", pa.array(part, pa.binary(16)))
             output.write(step.table, table)
-            made[step.table].append(table)
+            made.append(table)
         used = {key for part in keys for key in part if key is not None}
         output.spares[step.table] = memo.retire(output.previous, step.table, namespace, used)
+        return made
 
 
 class _With:
@@ -103,7 +104,7 @@ class _With:
         self.part_count = rows.part_count
 
     def part(self, number: int, columns: tuple[str, ...]) -> pa.Table:
-        beside = {name: parts[number] for parts in self._made.values() if parts
+        beside = {name: parts[number] for parts in self._made.values()
                   for name in parts[number].column_names if name not in ("id", "value_key")}
         upstream = [name for name in columns if name not in beside]
         table = self._rows.part(number, upstream)

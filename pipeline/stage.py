@@ -63,6 +63,10 @@ class Stage(ABC):
     def execute(self, run: Run, output: Output) -> None:
         """Write all parts to `output`."""
 
+    def lost(self, run: Run) -> list[str]:
+        """Names of files outside the manifests that this stage wrote and that are gone or cut."""
+        return []
+
     def settle(self, run: Run, receipt: Receipt) -> None:
         """After the receipt stands: remove what it no longer names."""
 
@@ -153,7 +157,7 @@ def freshness(stage: Stage, run: Run) -> Freshness:
     basis = stage.basis(run)
     if digest(basis) != receipt.key:
         return Freshness(False, differences(receipt.basis, basis))
-    lost = lost_parts(run.manifests, receipt)
+    lost = lost_parts(run.manifests, receipt) or stage.lost(run)
     return Freshness(not lost, [f"{name} is missing or cut" for name in lost])
 
 

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO, cast
@@ -205,14 +206,48 @@ def leftovers(url: str) -> list[str]:
 
 
 class HashingWriter:
-    """A write-only file that counts and hashes what passes through: for containers named by content."""
+    """A write-only file that counts and hashes what passes through."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self.digest = hashlib.sha256()
+        self._digest = hashlib.sha256()
         self.position = 0
+        self.name = ""
 
     def write(self, data: bytes) -> int:
-        self.digest.update(data)
+        self._digest.update(data)
         self.position += len(data)
         return self._file.write(data)
+
+    @property
+    def sha256(self) -> str:
+        """Hex SHA-256 of what was written so far."""
+        return self._digest.hexdigest()
+
+
+@contextmanager
+def content_named(folder: str, stem: str, suffix: str) -> Iterator[HashingWriter]:
+    """A file that appears as `<stem>-<8 hex of its SHA-256><suffix>` when the block ends without an error.
+
+    Its `name` is known afterwards. Object storage cannot rename: there the bytes wait in a local temporary file.
+    """
+    path = local(folder)
+    if path is not None:
+        make_folder(folder)
+    with _explained(join(folder, stem + suffix), "write"), tempfile.NamedTemporaryFile(
+            dir=path, prefix=f"{_PARTIAL}{os.getpid()}-", delete=False) as file:
+        try:
+            writer = HashingWriter(file)
+            yield writer
+            writer.name = f"{stem}-{writer.sha256[:8]}{suffix}"
+            file.flush()
+            if path is not None:
+                os.fsync(file.fileno())
+                os.chmod(file.name, 0o644)
+                os.replace(file.name, join(path, writer.name))
+            else:
+                filesystem, key = _filesystem(join(folder, writer.name))
+                filesystem.put_file(file.name, key)
+        finally:
+            if os.path.exists(file.name):
+                os.remove(file.name)

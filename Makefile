@@ -1,0 +1,59 @@
+# Gristmill. `make help` lists what there is.
+
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+RECIPE  ?= demo
+WORKDIR ?= .
+SOURCE  ?=
+SET     ?=
+GPUS    ?= 0
+FLAGS   = $(if $(SOURCE),--source "$(SOURCE)") --recipe "$(RECIPE)" --workdir "$(WORKDIR)" $(foreach s,$(SET),--set "$(s)")
+RUN     := $(if $(filter-out 0 1,$(GPUS)),$(BIN)/torchrun --standalone --nproc-per-node $(GPUS) -m train,$(BIN)/train)
+PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help curate train report test lint bench soak clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  variables     RECIPE=my.toml SOURCE=folder WORKDIR=place SET=key=value GPUS=8"
+
+curate: $(VENV)/base ## Curate: RECIPE (default: the demo website) or SOURCE=path/to/folder
+	@$(BIN)/curate run $(FLAGS)
+
+train: $(VENV)/base ## Train on the shards that `make curate` left
+	@$(RUN) run $(FLAGS)
+
+report: $(VENV)/base ## Draw the HTML report of the run as it stands
+	@$(BIN)/curate report $(FLAGS)
+
+test: $(VENV)/test lint ## Lint, types and tests
+	@$(BIN)/python -m pytest -n auto -m "not soak"
+
+lint: $(VENV)/test ## Ruff and mypy
+	@$(BIN)/ruff check pipeline train tests
+	@$(BIN)/mypy
+
+bench: $(VENV)/test ## Speed and accuracy figures
+	@$(BIN)/python -m tests.benchmarks
+
+soak: $(VENV)/test ## The long tests: three demo seeds, kill -9 at many moments, a whole training
+	@$(BIN)/python -m pytest -m soak
+
+clean: ## Remove the demo's manifests, bytes and training; keeps .venv and other runs
+	@rm -rf "$(WORKDIR)/manifests/demo" "$(WORKDIR)/data/demo" "$(WORKDIR)/runs/demo"
+
+$(VENV)/python-ready:
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/base: $(VENV)/python-ready pyproject.toml requirements.lock
+	@echo "installing into $(VENV): about 6 GB and a few minutes, once"
+	@$(PIP) -c requirements.lock torch torchvision
+	@$(PIP) -c requirements.lock -e .
+	@touch $@
+
+$(VENV)/test: $(VENV)/base
+	@$(PIP) -c requirements.lock -e ".[test]"
+	@touch $@

@@ -1,0 +1,230 @@
+"""`curate`: parse, call, print. No logic lives here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.errors import GristmillError, RecipeError
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
+                  help="Gristmill: from scraped image-text pairs to clean, captioned, weighted shards.")
+
+RecipeOption = Annotated[str, typer.Option("--recipe", "-r", help="TOML file, or the name of a shipped recipe.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override: filter.resolution.min_side=512")]
+WorkdirOption = Annotated[str | None, typer.Option("--workdir", help="Where manifests/, data/, runs/ lie.")]
+SourceOption = Annotated[str | None, typer.Option("--source", help="A folder of pictures to use instead of the "
+                                                  "recipe's sources.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Run although fresh.")]
+RefreshOption = Annotated[bool, typer.Option("--refresh", help="Look at web sources again.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+
+
+def _run(recipe: str, sets: list[str] | None, workdir: str | None, source: str | None = None, *,
+         refresh: bool = False, quiet: bool = False) -> Any:
+    from pipeline.progress import Progress
+    from pipeline.recipe import load
+    from pipeline.run import Run
+    from pipeline.start import folder_changes
+
+    changes: dict[str, Any] = {}
+    if source is not None:
+        recipe = "folder" if recipe == "demo" else recipe
+        changes |= folder_changes(source)
+    if workdir is not None:
+        changes["workdir"] = workdir
+    return Run(load(recipe, sets or [], changes), Progress(quiet=quiet), refresh)
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False, default=str) + "\n")
+
+
+@app.command()
+def run(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+        source: SourceOption = None,
+        start: Annotated[str | None, typer.Option("--from", help="Start at this stage, although fresh.")] = None,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and why.")] = False,
+        force: ForceOption = False, refresh: RefreshOption = False, quiet: QuietOption = False) -> None:
+    """Bring all stages up to date, print the funnel and draw the report."""
+    from pipeline import finish, stages
+
+    job = _run(recipe, sets, workdir, source, refresh=refresh, quiet=quiet)
+    if start is not None and start not in stages.STAGES:
+        raise RecipeError(f"no stage {start!r}", hint=f"stages: {', '.join(stages.STAGES)}")
+    if dry_run:
+        table = Table("stage", "would", "why", box=None, pad_edge=False)
+        for plan in stages.plan(job, start=start):
+            table.add_row(plan.stage, "run" if plan.runs else "skip", "; ".join(plan.why))
+        Console().print(table)
+        return
+    names = list(stages.STAGES)
+    first = names.index(start) if start is not None else 0
+    stages.execute(job, names[:first])
+    stages.execute(job, names[first:], force=force or start is not None)
+    finish.print_end(job, Console(), recipe=recipe, sets=sets or [], workdir=workdir, source=source)
+
+
+def _stage_command(name: str) -> None:
+    def command(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+                source: SourceOption = None, force: ForceOption = False, quiet: QuietOption = False) -> None:
+        from pipeline import stages
+
+        job = _run(recipe, sets, workdir, source, quiet=quiet)
+        stages.execute(job, [name], force=force)
+
+    app.command(name, help=f"Run the stage `{name}` alone; its inputs must have finished.")(command)
+
+
+for _name in ("measure", "dedupe", "filter", "score", "caption", "select", "weigh", "dataset"):
+    _stage_command(_name)
+
+
+@app.command()
+def ingest(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+           source: SourceOption = None, force: ForceOption = False, refresh: RefreshOption = False,
+           quiet: QuietOption = False) -> None:
+    """Run the stage `ingest` alone; --refresh looks at web sources again."""
+    from pipeline import stages
+
+    stages.execute(_run(recipe, sets, workdir, source, refresh=refresh, quiet=quiet), ["ingest"], force=force)
+
+
+@app.command()
+def shard(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+          source: SourceOption = None, force: ForceOption = False,
+          rewrite: Annotated[bool, typer.Option("--rewrite", help="Refresh .txt/.json inside the tars.")] = False,
+          quiet: QuietOption = False) -> None:
+    """Run the stages `shard` and `dataset`: tars, samples.parquet, index, the one wide manifest."""
+    from pipeline import stages
+
+    job = _run(recipe, sets, workdir, source, quiet=quiet)
+    stages.execute(job, ["shard", "dataset"], force=force, rewrite=rewrite)
+
+
+@app.command()
+def status(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+           source: SourceOption = None, as_json: JsonOption = False) -> None:
+    """Stage, rows, kept, when, fresh or stale and why."""
+    from pipeline import stages
+
+    rows = stages.status(_run(recipe, sets, workdir, source))
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table("stage", "rows", "kept", "finished", "seconds", "state", "why", box=None, pad_edge=False)
+    for row in rows:
+        cells = [row[name] for name in ("stage", "rows", "kept", "finished", "seconds")]
+        state = "never ran" if row["rows"] is None else "fresh" if row["fresh"] else "stale"
+        table.add_row(*("" if cell is None else str(cell) for cell in cells), state,
+                      "" if row["fresh"] else row["why"])
+    Console().print(table)
+
+
+@app.command()
+def show(row: Annotated[str, typer.Argument(metavar="ID", help="A row's id, or its beginning.")],
+         recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+         source: SourceOption = None, as_json: JsonOption = False) -> None:
+    """Everything known of a row, and why it is (not) in the set."""
+    from pipeline import trace
+
+    facts = trace.row_facts(_run(recipe, sets, workdir, source).manifests, row)
+    if as_json:
+        _print_json(facts)
+    else:
+        Console().print(trace.render_facts(facts))
+
+
+@app.command()
+def explain(reason: Annotated[str, typer.Argument(metavar="REASON", help="A drop reason, e.g. blurry.")]) -> None:
+    """What a drop reason means, and which setting changes it."""
+    from pipeline import trace
+
+    Console().print(trace.explain(reason))
+
+
+@app.command()
+def schema(as_json: JsonOption = False) -> None:
+    """Every manifest's columns: name, type, unit, meaning."""
+    from pipeline import columns
+
+    if as_json:
+        _print_json(columns.as_rows())
+    else:
+        sys.stdout.write(columns.as_markdown())
+
+
+@app.command()
+def init(path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("recipe.toml"),
+         kind: Annotated[str, typer.Option("--kind", help="First source: site, folder or urls.")] = "folder") -> None:
+    """Write a commented recipe with every key, its unit and default."""
+    from pipeline import start
+
+    start.write_recipe(path, kind)
+    Console().print(f"wrote {path}\nnext: curate run --recipe {path}", highlight=False)
+
+
+@app.command()
+def report(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+           source: SourceOption = None) -> None:
+    """Draw the HTML report of the run as it stands."""
+    from pipeline import finish
+
+    sys.stdout.write(finish.draw_report(_run(recipe, sets, workdir, source)) + "\n")
+
+
+@app.command("demo-check")
+def demo_check(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+               as_json: JsonOption = False) -> None:
+    """Precision and recall per planted fault of the demo website, from the manifests."""
+    from pipeline.demo import check
+
+    rows = check.demo_check(_run(recipe, sets, workdir))
+    if as_json:
+        _print_json(check.as_json(rows))
+    else:
+        Console().print(check.render(rows))
+
+
+@app.command("demo-judge")
+def demo_judge(folder: Annotated[str, typer.Argument(help="runs/demo/evaluation, as `train evaluate` left it.")],
+               as_json: JsonOption = False) -> None:
+    """Colour and shape of the trained model's pictures, judged by exact image analysis."""
+    from pipeline.demo import judge
+
+    result = judge.judge(folder)
+    if as_json:
+        _print_json(judge.as_json(result))
+    else:
+        Console().print(judge.render(result))
+
+
+def main() -> None:
+    """Entry point: users' errors become one line, one hint and exit code 2."""
+    try:
+        app(standalone_mode=False)
+    except GristmillError as error:
+        sys.stderr.write(f"error: {error}\nhint: {error.hint}\n")
+        raise SystemExit(error.exit_code) from None
+    except typer.Exit as leaving:
+        raise SystemExit(leaving.exit_code) from None
+    except (typer.Abort, KeyboardInterrupt):
+        sys.stderr.write("stopped; finished work is kept, the same command goes on\n")
+        raise SystemExit(130) from None
+    except Exception as error:
+        usage = getattr(error, "show", None)  # click's own usage errors
+        if usage is None:
+            raise
+        usage()
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

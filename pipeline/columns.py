@@ -1,0 +1,43 @@
+"""The page of all columns, drawn from the schemas: `curate schema` and `manifests/README.md`."""
+
+from __future__ import annotations
+
+from pipeline.checks import registry
+from pipeline.receipt import JsonObject
+from pipeline.schema import EDGES, SAMPLES, STAGES, TableSchema
+
+HEAD = """# The manifests' columns
+
+Each stage writes `manifests/<run>/<stage>/part-*.parquet` with one row per input row in the same order, and a
+`receipt.json` that lists them. `pipeline.open("manifests/<run>").joined()` puts all stages side by side;
+`manifests/<run>/dataset/` is the same as one wide table. This page is written by `curate schema`.
+"""
+
+
+def as_rows() -> list[JsonObject]:
+    """One entry per column: table, name, type, unit, meaning."""
+    rows: list[JsonObject] = []
+    for table, schema in _tables().items():
+        rows += [{"table": table, "name": c.name, "type": str(c.type), "unit": c.unit, "meaning": c.meaning}
+                 for c in schema.columns]
+        if table == "measure":
+            rows += [{"table": table, "name": name, "type": "float", "unit": "", "meaning": meaning}
+                     for check in registry().values() for name, meaning in check.columns.items()]
+    return rows
+
+
+def _tables() -> dict[str, TableSchema]:
+    return {**STAGES, "dedupe/edges": EDGES, "samples.parquet": SAMPLES}
+
+
+def as_markdown() -> str:
+    """The page, one Markdown table per manifest."""
+    lines = [HEAD]
+    last = ""
+    for row in as_rows():
+        if row["table"] != last:
+            last = row["table"]
+            lines.append(f"\n## {last}\n\n| column | type | unit | meaning |\n|---|---|---|---|")
+        kind = row["type"].replace("|", "\\|")
+        lines.append(f"| `{row['name']}` | {kind} | {row['unit']} | {row['meaning']} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,38 @@
+"""The end of a run: the funnel, where things lie, the next command, the report's path last."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from pipeline import funnel, report, storage
+
+if TYPE_CHECKING:
+    from pipeline.run import Run
+
+
+def draw_report(run: Run) -> str:
+    """Draw the report; returns its path."""
+    return report.write(run.manifests, run.recipe)
+
+
+def print_end(run: Run, console: Console, *, recipe: str, sets: Sequence[str], workdir: str | None,
+              source: str | None) -> None:
+    """What a person reads after `curate run`."""
+    console.print(funnel.render(funnel.funnel(run.manifests)))
+    path = draw_report(run)
+    options = [] if recipe == "demo" and source is None else ["--recipe", "folder" if source else recipe]
+    options += [word for each in sets for word in ("--set", each)]
+    if workdir is not None:
+        options += ["--workdir", workdir]
+    lines = {
+        "manifests": run.recipe.manifests_url,
+        "shards": storage.join(run.data, "shards"),
+        "next": shlex.join(["train", "run", *options]),
+        "report": path,
+    }
+    for name, value in lines.items():
+        console.print(f"{name + ':':<11}{value}", highlight=False, soft_wrap=True)

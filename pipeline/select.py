@@ -1,0 +1,168 @@
+"""`select`: the caption of each picture, the CLIP threshold, the train/validation split. Columns only.
+
+A caption is acceptable when it is not weak (see the check `caption`) and its CLIP cosine with the picture
+reaches `min_clip_score`. Originals come first: a new caption replaces an acceptable original only when it
+beats it by `original_margin`. A picture without any acceptable caption is dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline.receipt import JsonObject
+from pipeline.schema import SELECT, TableSchema
+from pipeline.settings import Settings
+from pipeline.stage import ColumnStage
+
+if TYPE_CHECKING:
+    from pipeline.run import Run
+
+REASONS = {
+    "low_clip_score": "No caption of this picture, found or written, reaches select.min_clip_score with it. "
+                      "Look at the captions in `curate show`; lower the threshold or add a captioner.",
+    "no_caption": "The picture has no usable words at all: none was found and none was written. "
+                  "Set a captioner in [caption], or select.require_caption = false.",
+    "below_top_fraction": "Its best caption's CLIP score is outside select.top_fraction of the rows that were left.",
+}
+
+
+class SelectSettings(Settings):
+    min_clip_score: float = Field(
+        0.2, ge=-1, le=1,
+        description="captions below this CLIP cosine are not used, no unit; 0.28 is LAION's rule for ViT-B-32",
+    )
+    top_fraction: float = Field(
+        1.0, gt=0, le=1,
+        description="keep this share of the rows by best caption score; ties at the border all stay; 1 keeps all",
+    )
+    original_margin: float = Field(
+        0.05, ge=0, description="a written caption must beat an acceptable original by this CLIP cosine to replace it"
+    )
+    prefer: Literal["original", "best"] = Field(
+        "original", description="original: originals within the margin win; best: highest CLIP score wins"
+    )
+    require_caption: bool = Field(True, description="drop pictures without an acceptable caption")
+    validation_share: float = Field(
+        0.05, ge=0, lt=1, description="share of duplicate groups held out for validation loss, 0..1"
+    )
+
+
+class SelectStage(ColumnStage):
+    name: ClassVar[str] = "select"
+    inputs: ClassVar[tuple[str, ...]] = ("ingest", "dedupe", "filter", "score", "caption")
+    reads: ClassVar[tuple[str, ...]] = (
+        "id", "kept", "dropped_by", "reason", "value", "threshold", "failed", "group", "pooled_captions",
+        "pooled_origins", "caption_scores", "candidates",
+    )
+    counted: ClassVar[str | None] = "reason"
+
+    def tables(self, run: Run) -> dict[str, TableSchema]:
+        return {"": SELECT}
+
+    def settings(self, run: Run) -> JsonObject:
+        return {**run.recipe.select.model_dump(mode="json"), "seed": run.recipe.seed,
+                "model": run.recipe.score.model}
+
+    def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
+        settings, scored = run.recipe.select, run.recipe.score.model != "none"
+        rows = columns.to_pylist()
+        out = [_choose(row, settings, scored) for row in rows]
+        if settings.top_fraction < 1 and scored:
+            _keep_top(out, settings.top_fraction)
+        for row, made in zip(rows, out, strict=True):
+            made["id"] = row["id"]
+            made["split"] = split_of(row["group"], run.recipe.seed, settings.validation_share) if made["kept"] else None
+        return {"": pa.Table.from_pylist(out, schema=SELECT.arrow)}
+
+
+def split_of(group: str, seed: int, share: float) -> str:
+    """`validation` for `share` of the duplicate groups. A function of the group's id alone: adding rows or
+    changing thresholds moves no other group, and no near-copy crosses the border."""
+    number = int.from_bytes(hashlib.blake2b(f"{seed}:split:{group}".encode(), digest_size=8).digest(), "little")
+    return "validation" if number < share * 2**64 else "train"
+
+
+def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool) -> dict[str, Any]:
+    """The output row (without id and split) of one input row."""
+    carried = {name: row[name] for name in ("kept", "dropped_by", "reason", "value", "threshold")}
+    made: dict[str, Any] = {**carried, "caption": None, "caption_origin": None, "caption_score": None,
+                            "choices": None, "original_rejected": None}
+    if not row["kept"]:
+        return made
+    originals, rejected = _originals(row, settings, scored)
+    written = [
+        {"text": c["text"], "origin": c["captioner"], "score": c["score"]} for c in row["candidates"] or []
+        if c["text"] and (not scored or _reaches(c["score"], settings.min_clip_score))
+    ]
+    made["original_rejected"] = rejected
+    choices = _ranked(originals, written, settings)
+    if choices:
+        best = choices[0]
+        return made | {"caption": best["text"], "caption_origin": best["origin"], "caption_score": best["score"],
+                       "choices": choices}
+    if not settings.require_caption:
+        return made
+    scores = [s for s in (row["caption_scores"] or []) if s is not None]
+    scores += [c["score"] for c in row["candidates"] or [] if c["score"] is not None]
+    return made | {
+        "kept": False, "dropped_by": "select", "reason": "low_clip_score" if scores else "no_caption",
+        "value": max(scores) if scores else None, "threshold": settings.min_clip_score if scores else None,
+    }
+
+
+def _originals(row: dict[str, Any], settings: SelectSettings, scored: bool,
+               ) -> tuple[list[dict[str, Any]], str | None]:
+    """Acceptable originals, and why the row's originals were refused when none is acceptable."""
+    texts, origins = row["pooled_captions"] or [], row["pooled_origins"] or []
+    scores = row["caption_scores"] or [None] * len(texts)
+    weak = any(failed["check"] == "caption" for failed in row["failed"] or [])
+    good, mismatch, empty = [], False, True
+    for text, origin, score in zip(texts, origins, scores, strict=True):
+        if not text or not text.strip():
+            continue
+        empty = False
+        if scored and not _reaches(score, settings.min_clip_score):
+            mismatch = True
+        elif not weak:
+            good.append({"text": text, "origin": origin, "score": score})
+    if good:
+        return good, None
+    return [], "empty" if empty else "weak" if weak else "mismatch" if mismatch else None
+
+
+def _reaches(score: float | None, threshold: float) -> bool:
+    return score is not None and not np.isnan(score) and score >= threshold
+
+
+def _ranked(originals: Sequence[dict[str, Any]], written: Sequence[dict[str, Any]], settings: SelectSettings,
+            ) -> list[dict[str, Any]]:
+    """Best first; equal scores keep their order, so the result does not hang on anything else."""
+    def score(choice: dict[str, Any]) -> float:
+        return choice["score"] if choice["score"] is not None else 0.0
+
+    found = sorted(originals, key=score, reverse=True) if settings.prefer == "best" else list(originals)
+    new = sorted(written, key=score, reverse=True)
+    if not found or not new:
+        return [*found, *new]
+    margin = settings.original_margin if settings.prefer == "original" else 0.0
+    best = max(score(choice) for choice in found)
+    return [*new, *found] if score(new[0]) > best + margin else [*found, *new]
+
+
+def _keep_top(rows: list[dict[str, Any]], fraction: float) -> None:
+    """Drop kept rows below the score of the ⌈fraction·n⌉-th; a row without a score sorts last."""
+    kept = [row for row in rows if row["kept"]]
+    scores = np.array([-np.inf if row["caption_score"] is None else row["caption_score"] for row in kept])
+    if not len(scores):
+        return
+    border = float(np.sort(scores)[::-1][int(np.ceil(fraction * len(scores))) - 1])
+    for row, score in zip(kept, scores, strict=True):
+        if score < border:
+            row |= {"kept": False, "dropped_by": "select", "reason": "below_top_fraction", "value": float(score),
+                    "threshold": border}

@@ -1,0 +1,197 @@
+"""`shard`: the pictures that passed `filter`, in WebDataset tars; decisions beside them, never in them.
+
+A picture's tar is decided by hash(seed, id): its leading bits name one of 2^k tars, k following from the total
+size. Adding or dropping rows rewrites only the tars they lie in; new captions, weights or selections rewrite
+none, because the trainer reads those from `samples.parquet`. For foreign readers the tars carry `.txt` and
+`.json` as of their writing; when those have aged, `shard` says so and `--rewrite` refreshes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline import storage
+from pipeline.manifest import parquet_bytes
+from pipeline.receipt import JsonObject, Receipt
+from pipeline.schema import SAMPLES, SHARD, TableSchema
+from pipeline.settings import Settings
+from pipeline.shardfile import EXTENSIONS, Member, ShardJob, write_shard
+from pipeline.stage import ColumnStage
+
+if TYPE_CHECKING:
+    from pipeline.run import Run
+
+FOLDER, ENTRIES, INDEX, SAMPLES_FILE = "shards", ".entries", "index.json", "samples.parquet"
+INDEX_VERSION = 1
+
+
+class ShardSettings(Settings):
+    target_mb: float = Field(256, gt=0, description="tars are at most about this large, MB")
+    buckets: tuple[str, ...] = Field(
+        ("1:1", "4:3", "3:4", "3:2", "2:3", "16:9", "9:16"),
+        description="aspect-ratio buckets, width:height; each picture is given the nearest (in log ratio)",
+    )
+
+
+class ShardStage(ColumnStage):
+    """`rewrite`: write tars anew whose `.txt` and `.json` are older than the decisions."""
+
+    name: ClassVar[str] = "shard"
+    inputs: ClassVar[tuple[str, ...]] = ("ingest", "measure", "dedupe", "filter", "select", "weigh")
+    reads: ClassVar[tuple[str, ...]] = (
+        "id", "url", "page_url", "license_url", "sha256", "container", "offset", "length", "format", "width",
+        "height", "group", "caption", "caption_origin", "choices", "split", "class", "sample_weight",
+    )
+
+    def __init__(self, *, rewrite: bool = False) -> None:
+        self.rewrite = rewrite
+        self.aged = 0
+
+    def tables(self, run: Run) -> dict[str, TableSchema]:
+        return {"": SHARD}
+
+    def settings(self, run: Run) -> JsonObject:
+        return {**run.recipe.shard.model_dump(mode="json"), "seed": run.recipe.seed}
+
+    def folder(self, run: Run) -> str:
+        return storage.join(run.data, FOLDER)
+
+    def lost(self, run: Run) -> list[str]:
+        folder = self.folder(run)
+        if not storage.exists(storage.join(folder, INDEX)):
+            return [INDEX]
+        index = json.loads(storage.read_bytes(storage.join(folder, INDEX)))
+        return [entry["file"] for entry in index["shards"]
+                if not _stands(storage.join(folder, entry["file"]), entry["bytes"])]
+
+    def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
+        passed = run.manifests.stage("filter").arrow(["kept"]).column("kept").to_pylist()
+        selected = run.manifests.stage("select").arrow(["kept"]).column("kept").to_pylist()
+        rows = columns.to_pylist()
+        for row, here in zip(rows, selected, strict=True):
+            row["selected"] = here
+        jobs = self._jobs(run, [row for row, keep in zip(rows, passed, strict=True) if keep])
+        entries = self._write(run, jobs)
+        places = {member["id"]: {**member, "file": entry["file"]} for entry in entries for member in entry["members"]}
+        self._publish(run, rows, places, entries)
+        return {"": pa.Table.from_pylist([_place(row["id"], places.get(row["id"])) for row in rows],
+                                         schema=SHARD.arrow)}
+
+    def _jobs(self, run: Run, rows: Sequence[JsonObject]) -> list[ShardJob]:
+        total = sum(row["length"] for row in rows)
+        bits = 0
+        while total / 2**bits > run.recipe.shard.target_mb * 1e6:
+            bits += 1
+        by_shard: dict[int, list[tuple[bytes, Member]]] = {}
+        for row in rows:
+            place = hashlib.blake2b(f"{run.recipe.seed}:shard:{row['id']}".encode(), digest_size=8).digest()
+            number = int.from_bytes(place, "big") >> (64 - bits)
+            by_shard.setdefault(number, []).append((place, _member(row)))
+        return [ShardJob(number, tuple(member for _, member in sorted(members, key=lambda pair: pair[0])))
+                for number, members in sorted(by_shard.items())]
+
+    def _write(self, run: Run, jobs: Sequence[ShardJob]) -> list[JsonObject]:
+        """Entries of all tars in order; only those whose pictures changed are written."""
+        folder = self.folder(run)
+        entries: dict[int, JsonObject] = {}
+        self.aged = 0
+        for job in jobs:
+            entry = _known_entry(folder, job)
+            if entry is not None and entry["texts"] != job.texts:
+                self.aged += 1
+                entry = None if self.rewrite else entry
+            if entry is not None:
+                entries[job.number] = entry
+        missing = [job for job in jobs if job.number not in entries]
+        worker = partial(_writer, folder)
+        for job, entry in zip(missing, run.engine.map(worker, missing, kind="cpu"), strict=True):
+            entries[job.number] = entry
+        if self.aged and not self.rewrite:
+            run.progress.say(f"  {self.aged} tar(s) carry .txt/.json older than the decisions; the trainer reads "
+                             "samples.parquet and is not affected. `curate shard --rewrite` refreshes them.")
+        return [entries[job.number] for job in jobs]
+
+    def _publish(self, run: Run, rows: Sequence[JsonObject], places: dict[str, JsonObject],
+                 entries: Sequence[JsonObject]) -> None:
+        """samples.parquet, then the index that names its hash: readers follow the index."""
+        folder, buckets = self.folder(run), run.recipe.shard.buckets
+        samples = [_sample(row, places[row["id"]], buckets) for row in rows if row["id"] in places]
+        data = parquet_bytes(pa.Table.from_pylist(samples, schema=SAMPLES.arrow))
+        storage.write_bytes(storage.join(folder, SAMPLES_FILE), data)
+        index = {
+            "version": INDEX_VERSION, "run": run.recipe.name,
+            "samples": {"file": SAMPLES_FILE, "sha256": hashlib.sha256(data).hexdigest(), "rows": len(samples)},
+            "shards": [{name: entry[name] for name in ("file", "sha256", "bytes", "samples")} for entry in entries],
+        }
+        storage.write_bytes(storage.join(folder, INDEX), (json.dumps(index, indent=1) + "\n").encode())
+
+    def settle(self, run: Run, receipt: Receipt) -> None:
+        folder = self.folder(run)
+        index = json.loads(storage.read_bytes(storage.join(folder, INDEX)))
+        named = {entry["file"] for entry in index["shards"]}
+        for name in storage.names(folder):
+            if (name.startswith("shard-") and name not in named) or name in storage.leftovers(folder):
+                storage.remove(storage.join(folder, name))
+        for name in storage.names(storage.join(folder, ENTRIES)):
+            entry = json.loads(storage.read_bytes(storage.join(folder, ENTRIES, name)))
+            if entry["file"] not in named:
+                storage.remove(storage.join(folder, ENTRIES, name))
+
+
+def _writer(folder: str) -> Any:
+    return partial(write_shard, folder)
+
+
+def _stands(url: str, size: int) -> bool:
+    return storage.exists(url) and storage.size(url) == size
+
+
+def _known_entry(folder: str, job: ShardJob) -> JsonObject | None:
+    url = storage.join(folder, ENTRIES, job.entry_name)
+    if not storage.exists(url):
+        return None
+    entry: JsonObject = json.loads(storage.read_bytes(url))
+    return entry if _stands(storage.join(folder, entry["file"]), entry["bytes"]) else None
+
+
+def _member(row: JsonObject) -> Member:
+    facts = {name: row[name] for name in ("id", "url", "page_url", "license_url", "width", "height", "caption",
+                                          "caption_origin", "split")}
+    facts |= {"class": row["class"], "weight": row["sample_weight"], "sha256": row["sha256"].hex(),
+              "captions": [choice["text"] for choice in row["choices"] or []]}
+    return Member(row["id"], row["sha256"].hex(), row["container"], row["offset"], row["length"],
+                  EXTENSIONS.get(row["format"], "bin"), row["caption"] or "", json.dumps(facts, ensure_ascii=False))
+
+
+def _place(row_id: str, place: JsonObject | None) -> JsonObject:
+    if place is None:
+        return {"id": row_id}
+    return {"id": row_id, "shard": place["file"], "shard_offset": place["offset"], "shard_length": place["length"],
+            "shard_member": place["name"]}
+
+
+def _sample(row: JsonObject, place: JsonObject, buckets: Sequence[str]) -> JsonObject:
+    return {
+        "id": row["id"], "shard": place["file"], "offset": place["offset"], "length": place["length"],
+        "sha256": row["sha256"], "width": row["width"], "height": row["height"], "caption": row["caption"],
+        "captions": [choice["text"] for choice in row["choices"] or []], "class": row["class"],
+        "weight": row["sample_weight"], "split": row["split"], "selected": row["selected"], "group": row["group"],
+        "bucket": nearest_bucket(row["width"], row["height"], buckets),
+    }
+
+
+def nearest_bucket(width: int, height: int, buckets: Sequence[str]) -> str:
+    """The bucket whose width:height ratio is nearest in logarithm; the first of equals."""
+    def distance(bucket: str) -> float:
+        across, down = (float(side) for side in bucket.split(":"))
+        return abs(math.log(width / height) - math.log(across / down))
+
+    return min(buckets, key=distance)

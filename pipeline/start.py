@@ -1,0 +1,121 @@
+"""Ways into a first run: a folder given on the command line, a commented recipe written by `curate init`."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from pipeline.errors import SourceError, StorageError
+from pipeline.receipt import JsonObject
+
+
+def folder_changes(source: str) -> JsonObject:
+    """Recipe changes for `--source FOLDER`: the run is named after the folder. Raises SourceError."""
+    path = Path(source)
+    if not path.is_dir():
+        raise SourceError(f"{source} is not a folder", hint="give a folder of pictures, or a recipe with other sources")
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.resolve().name).strip("-") or "folder"
+    return {"name": name, "ingest.sources.0.path": str(path.resolve())}
+
+
+def write_recipe(path: Path, kind: str) -> None:
+    """Write every key with its unit and default, commented out where the default does. Never overwrites."""
+    if path.exists():
+        raise StorageError(f"{path} exists", hint="give another name, or remove it first")
+    try:
+        path.write_text(recipe_text(path.stem, kind), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}", hint="choose a folder you may write to") from error
+
+
+def recipe_text(name: str, kind: str) -> str:
+    """The commented TOML. Raises SourceError for an unknown kind of source."""
+    from pipeline.ingest.sources import registry
+    from pipeline.recipe import recipe_model
+
+    sources = registry()
+    if kind not in sources:
+        raise SourceError(f"no source of kind {kind!r}", hint=f"kinds: {', '.join(sources)}")
+    model = recipe_model()
+    lines = [f"# A Gristmill recipe. Keys that are commented out show their defaults.\nname = {json.dumps(name)}"]
+    top = {key: field for key, field in model.model_fields.items() if _model(field) is None and key != "name"}
+    lines += [_key(key, field) for key, field in top.items()]
+    for key, field in model.model_fields.items():
+        section = _model(field)
+        if section is not None:
+            lines += _section(key, section, field.description or "", skip=("sources",))
+        if key == "ingest":
+            lines += _source(kind, sources[kind].Settings)
+    return "\n".join(lines) + "\n"
+
+
+def _source(kind: str, settings: type[BaseModel]) -> list[str]:
+    lines = ["\n# Where pictures come from; repeat this block for more sources.\n[[ingest.sources]]",
+             f'kind = "{kind}"']
+    for key, field in settings.model_fields.items():
+        if key == "kind":
+            continue
+        if key == "name":
+            lines.append('name = "pictures"')
+        elif field.is_required():
+            lines += [_comment(field), f"{key} = {_example(key)}"]
+        else:
+            lines.append(_key(key, field))
+    return lines
+
+
+def _example(key: str) -> str:
+    return {"path": '"path/to/pictures"', "start": '["https://example.org/gallery"]', "urls": '["urls.parquet"]'}.get(
+        key, '"…"')
+
+
+def _section(path: str, model: type[BaseModel], meaning: str, skip: tuple[str, ...] = ()) -> list[str]:
+    lines = [f"\n# {meaning}\n[{path}]"]
+    inner: list[str] = []
+    for key, field in model.model_fields.items():
+        section = _model(field)
+        if key in skip:
+            continue
+        if section is not None:
+            inner += _section(f"{path}.{key}", section, field.description or "")
+        else:
+            lines.append(_key(key, field))
+    return lines + inner
+
+
+def _key(key: str, field: FieldInfo) -> str:
+    default = field.get_default(call_default_factory=True)
+    shown = f"# {key} = {toml_value(default)}" if default is not None else f"# {key} =   (unset)"
+    return f"{_comment(field)}\n{shown}"
+
+
+def _comment(field: FieldInfo) -> str:
+    choices = typing.get_args(field.annotation) if typing.get_origin(field.annotation) is typing.Literal else ()
+    allowed = f" One of: {', '.join(map(str, choices))}." if len(choices) > 1 else ""
+    return f"# {field.description or ''}{allowed}"
+
+
+def _model(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def toml_value(value: Any) -> str:
+    """TOML for what settings hold: strings, numbers, booleans, lists, tables, models."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", exclude_none=True)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False)

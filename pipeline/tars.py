@@ -1,0 +1,39 @@
+"""Tars whose bytes follow from their content alone: fixed owner, mode and time, plain USTAR headers."""
+
+from __future__ import annotations
+
+import tarfile
+from typing import Protocol
+
+BLOCK = tarfile.BLOCKSIZE
+END = b"\0" * (2 * BLOCK)
+
+
+class Sink(Protocol):
+    def write(self, data: bytes, /) -> int: ...
+
+
+class TarWriter:
+    """Appends members to a write-only file and knows where each member's bytes start."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.position = 0
+
+    def add(self, name: str, data: bytes) -> int:
+        """Write one member; returns the offset of its bytes. Names are at most 100 ASCII characters."""
+        header = tarfile.TarInfo(name)
+        header.size = len(data)
+        header.mode = 0o644
+        self._put(header.tobuf(tarfile.USTAR_FORMAT))
+        offset = self.position
+        self._put(data + b"\0" * (-len(data) % BLOCK))
+        return offset
+
+    def close(self) -> None:
+        """Write the end-of-archive blocks."""
+        self._put(END)
+
+    def _put(self, data: bytes) -> None:
+        self._sink.write(data)
+        self.position += len(data)
