@@ -62,15 +62,15 @@ def caption(scene: Scene, rng: np.random.Generator) -> str:
     with_size, with_place = rng.random() < 0.5, rng.random() < 0.4
     phrases = []
     for shape in scene.shapes:
-        size = str(rng.choice(_SIZE_WORDS[shape.size])) if with_size else None
+        size = _either(rng, _SIZE_WORDS[shape.size]) if with_size else None
         place = _place(shape.position, int(rng.integers(3))) if with_place else None
         phrases.append(_shape_phrase(shape, size, place))
     if len(phrases) == 2 and rng.random() < 0.25:
         text = f"two shapes: {phrases[0]} and {phrases[1]}"
     else:
-        text = f" {rng.choice(_JOINS)} ".join(phrases)
+        text = f" {_either(rng, _JOINS)} ".join(phrases)
         if rng.random() < 0.4:
-            text = f"{rng.choice(_OPENINGS)} {text}"
+            text = f"{_either(rng, _OPENINGS)} {text}"
         elif not with_place and len(phrases) == 1 and rng.random() < 0.3:
             text = text.split(" ", 1)[1]  # no article, as in a bare alt text
     if rng.random() < 0.5:
@@ -137,6 +137,10 @@ def is_true(text: str, scene: Scene) -> bool:
             return False
         left.remove(found)
     return True
+
+
+def _either(rng: np.random.Generator, words: tuple[str, ...]) -> str:
+    return words[int(rng.integers(len(words)))]
 
 
 def _fits(mention: Mention, shape: Shape) -> bool:
