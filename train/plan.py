@@ -3,11 +3,11 @@
 Position is one integer, the global batch's number. Ranks and workers take slices of a global batch and never
 change what is in it.
 
-- **Class weights become repeat counts** by systematic rounding (Madow 1949): with C the running sum of weights
-  and u one uniform number per epoch, row i comes ⌊C_i + u⌋ − ⌊C_(i−1) + u⌋ times. That is ⌊w⌋ or ⌈w⌉, its mean
-  over u is w, and nothing is drawn with replacement. Sums are kept in integers of 2⁻²⁰, so they are exact.
-- **Shards are shuffled, then cut into blocks** of about `shuffle_block` rows. In a block each bucket's rows are
-  one segment: how many samples it holds follows from running sums at its two ends, without looking at a row.
+- **Class weights become repeat counts** by systematic rounding (Madow 1949): with C the running sum of
+  weights and u one uniform number per epoch, row i comes ⌊C_i + u⌋ − ⌊C_(i−1) + u⌋ times. That is ⌊w⌋ or ⌈w⌉,
+  its mean over u is w, and nothing is drawn with replacement. Sums are integers of 2⁻²⁰ and so are exact.
+- **Shards are shuffled, then cut into blocks** of about `shuffle_block` rows. In a block each bucket's
+  rows are one segment: how many samples it holds follows from the running sums at its ends, not from rows.
 - **Within a segment** the samples are shuffled and a row's repeats lie spread apart.
 - **Batches hold one bucket.** A bucket's segments form one endless stream, cut every `batch` samples; what is
   left at the end of a block or an epoch begins that bucket's next batch. Nothing is padded or thrown away.
@@ -36,7 +36,8 @@ SMALLEST_BUCKET_BATCHES = 4
 
 def fixed_point(weights: NDArray[np.floating], cap: float = math.inf) -> Ints:
     """Weights as whole multiples of 1 / UNIT, each at most `cap`."""
-    return np.rint(np.minimum(weights.astype(np.float64), cap) * UNIT).astype(np.int64)
+    units: Ints = np.rint(np.minimum(weights.astype(np.float64), cap) * UNIT).astype(np.int64)
+    return units
 
 
 def repeats(weights: Ints, start: int, offset: int) -> Ints:
@@ -64,9 +65,9 @@ def bucket_ratio(name: str) -> float:
 
 
 def merged_buckets(samples: Mapping[str, float], batch: int) -> dict[str, str]:
-    """Bucket → bucket it is trained in. Those with fewer than four batches an epoch join the nearest ratio.
+    """Bucket → bucket it is trained in. Those below four batches an epoch join the nearest ratio.
 
-    `samples` holds each bucket's expected samples per epoch. The smallest goes first; one bucket always stays.
+    `samples` holds each bucket's expected samples per epoch. The smallest goes first; one always stays.
     """
     left = dict(samples)
     target = {name: name for name in samples}
@@ -213,4 +214,5 @@ class Plan:
         generator = randomness.generator(self.seed, "segment", epoch, block, bucket)
         rows = rows[generator.permutation(len(rows))]
         counts = repeats(self._weights[rows], int(table.sums[block, bucket]), table.offset)
-        return rows[spread(counts, generator)]
+        samples: Ints = rows[spread(counts, generator)]
+        return samples

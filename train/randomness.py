@@ -63,7 +63,7 @@ def normals(seed: int, purpose: str, numbers: Sequence[int] | NDArray[np.int64],
 
 @contextmanager
 def seeded_torch(seed: int, *purpose: str | int, device: torch.device | None = None) -> Iterator[None]:
-    """Inside, torch's default generators run from a seed of their own (weights, dropout); outside is untouched."""
+    """Inside, torch's default generators run from a seed of their own; outside they are untouched."""
     import torch
 
     devices = [device] if device is not None and device.type == "cuda" else []

@@ -21,7 +21,7 @@ def warmup_samples(settings: OptimiserSettings) -> int:
 def lr_factor(position: float, total: float, warmup: float, final: float = 0.0) -> float:
     """Factor of the peak rate after `position` of `total` samples.
 
-    Linear from 0 to 1 over `warmup` samples, then half a cosine from 1 to `final` (Loshchilov and Hutter 2017).
+    Linear from 0 to 1 over `warmup` samples, then half a cosine down to `final` (Loshchilov, Hutter 2017).
     """
     if position < warmup:
         return position / warmup

@@ -30,7 +30,8 @@ def test_a_row_comes_floor_or_ceil_of_its_weight_and_on_average_exactly_its_weig
 
 
 @given(EIGHTHS, st.integers(0, UNIT - 1), st.data())
-def test_any_prefix_is_known_from_its_running_sum(eighths: list[int], offset: int, data: st.DataObject) -> None:
+def test_any_prefix_is_known_from_its_running_sum(
+        eighths: list[int], offset: int, data: st.DataObject) -> None:
     weights = np.array(eighths, np.int64) * (UNIT // 8)
     cut = data.draw(st.integers(0, len(eighths)))
     counts = repeats(weights, 0, offset)
@@ -40,20 +41,16 @@ def test_any_prefix_is_known_from_its_running_sum(eighths: list[int], offset: in
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(0, 1000))
-def test_repeats_are_spread_one_in_each_equal_part(counts: list[int], seed: int) -> None:
+def test_spread_keeps_every_count(counts: list[int], seed: int) -> None:
     order = spread(np.array(counts, np.int64), np.random.default_rng(seed))
     assert np.bincount(order, minlength=len(counts)).tolist() == counts
-    # Between two repeats of a row that comes twice or more, about 1/r of the segment passes: never adjacent
-    # when there are many single rows.
-    if counts.count(1) >= 40:
-        assert np.all(np.diff(order) != 0)
 
 
 def test_two_repeats_lie_in_the_two_halves() -> None:
     counts = np.array([2] + [1] * 998, np.int64)
     for seed in range(20):
         first, second = np.flatnonzero(spread(counts, np.random.default_rng(seed)) == 0)
-        assert first < 560 and second > 440  # halves, up to the sampling noise of the single rows
+        assert first < 560 < second + 120  # halves, up to the sampling noise of the single rows
 
 
 def make(rows: int = 300, *, seed: int = 3, batch: int = 8, buckets: int = 3, block: int = 64,
@@ -102,7 +99,7 @@ def test_the_order_is_the_same_from_any_starting_point() -> None:
     assert make(seed=4).batch(0).rows.tolist() != expected[0]
 
 
-@pytest.mark.parametrize("ranks, turns", [(1, 1), (2, 1), (1, 4), (2, 2), (8, 1)])
+@pytest.mark.parametrize(("ranks", "turns"), [(1, 1), (2, 1), (1, 4), (2, 2), (8, 1)])
 def test_ranks_and_accumulation_only_slice_a_batch(ranks: int, turns: int) -> None:
     planned = make().batch(7)
     parts = [planned.part(rank, ranks, turn, turns) for turn in range(turns) for rank in range(ranks)]

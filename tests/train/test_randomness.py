@@ -12,12 +12,13 @@ from train import randomness
 def test_uniforms_are_uniform_and_uncorrelated_between_neighbours_purposes_and_seeds() -> None:
     numbers = np.arange(200_000)
     one = randomness.uniforms(1, "crop", numbers)
-    assert one.min() >= 0 and one.max() < 1
+    assert one.min() >= 0
+    assert one.max() < 1
     counts = np.bincount((one * 64).astype(int), minlength=64)
     chi2 = ((counts - 3125) ** 2 / 3125).sum()
     assert 25 < chi2 < 115  # 63 degrees of freedom: both ends beyond 4.5 standard deviations
-    others = [np.roll(one, 1), randomness.uniforms(1, "flip", numbers), randomness.uniforms(2, "crop", numbers)]
-    for other in others:
+    others = [randomness.uniforms(1, "flip", numbers), randomness.uniforms(2, "crop", numbers)]
+    for other in [np.roll(one, 1), *others]:
         assert abs(np.corrcoef(one, other)[0, 1]) < 5 / np.sqrt(200_000)
 
 

@@ -8,7 +8,7 @@ from train.config import OptimiserSettings
 from train.schedule import ema_decay, learning_rate, lr_factor, warmup_samples
 
 
-@pytest.mark.parametrize("step, factor", [(250, 0.5), (500, 1.0), (5250, 0.5), (10_000, 0.0)])
+@pytest.mark.parametrize(("step", "factor"), [(250, 0.5), (500, 1.0), (5250, 0.5), (10_000, 0.0)])
 def test_cosine_with_500_warmup_steps_of_10000(step: int, factor: float) -> None:
     assert lr_factor(step, 10_000, 500) == pytest.approx(factor, abs=1e-12)
 
@@ -18,7 +18,7 @@ def test_the_final_share_is_where_the_cosine_ends() -> None:
     assert lr_factor(5250, 10_000, 500, final=0.1) == pytest.approx(0.55)
 
 
-@pytest.mark.parametrize("steps, warmup", [(1000, 50), (10_000, 500), (1_000_000, 500)])
+@pytest.mark.parametrize(("steps", "warmup"), [(1000, 50), (10_000, 500), (1_000_000, 500)])
 def test_warmup_is_the_smaller_of_500_steps_and_5_percent(steps: int, warmup: int) -> None:
     assert warmup_samples(OptimiserSettings(steps=steps, batch=32)) == warmup * 32
 
@@ -27,7 +27,8 @@ def test_the_rate_does_not_depend_on_how_samples_are_batched() -> None:
     small, large = OptimiserSettings(steps=4000, batch=16), OptimiserSettings(steps=1000, batch=64)
     middle_of_step = 32_000 + 32
     assert learning_rate(large, 32_000) == pytest.approx(learning_rate(small, middle_of_step - 8), rel=1e-9)
-    assert learning_rate(large, 0) > 0 and learning_rate(large, 999 * 64) > 0
+    assert learning_rate(large, 0) > 0
+    assert learning_rate(large, 999 * 64) > 0
 
 
 def test_ema_halves_over_its_half_life_at_any_batch_size() -> None:
