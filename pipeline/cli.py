@@ -32,15 +32,8 @@ def _run(recipe: str, sets: list[str] | None, workdir: str | None, source: str |
     from pipeline.progress import Progress
     from pipeline.recipe import load
     from pipeline.run import Run
-    from pipeline.start import folder_changes
 
-    changes: dict[str, Any] = {}
-    if source is not None:
-        recipe = "folder" if recipe == "demo" else recipe
-        changes |= folder_changes(source)
-    if workdir is not None:
-        changes["workdir"] = workdir
-    return Run(load(recipe, sets or [], changes), Progress(quiet=quiet), refresh)
+    return Run(load(recipe, sets or [], workdir=workdir, source=source), Progress(quiet=quiet), refresh)
 
 
 def _print_json(value: object) -> None:

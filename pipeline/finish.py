@@ -24,7 +24,8 @@ def print_end(run: Run, console: Console, *, recipe: str, sets: Sequence[str], w
     """What a person reads after `curate run`."""
     console.print(funnel.render(funnel.funnel(run.manifests)))
     path = draw_report(run)
-    options = [] if recipe == "demo" and source is None else ["--recipe", "folder" if source else recipe]
+    options = [] if recipe == "demo" else ["--recipe", recipe]
+    options += [] if source is None else ["--source", source]
     options += [word for each in sets for word in ("--set", each)]
     if workdir is not None:
         options += ["--workdir", workdir]

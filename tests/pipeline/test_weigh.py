@@ -1,0 +1,60 @@
+"""Class weights against the published formulas."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.weigh import WeighSettings, class_of, class_weights
+
+
+@pytest.mark.parametrize(("n", "effective"), [(1, 1.0), (10, 9.955), (1000, 632.3), (100_000, 1000.0)])
+def test_effective_number_of_samples_as_published(n: int, effective: float) -> None:
+    # Cui et al. 2019, beta = 0.999: the weight is inversely proportional to E_n; a class of one row has E_1 = 1
+    settings = WeighSettings(method="effective", beta=0.999, max_weight=1e9)
+    weights = class_weights(Counter({"one": 1, "many": n}), settings)
+    assert weights["one"] / weights["many"] == pytest.approx(effective, rel=1e-3)
+
+
+def test_inverse_weights_give_every_class_the_same_share() -> None:
+    counts = Counter({"a": 900, "b": 90, "c": 10})
+    weights = class_weights(counts, WeighSettings(method="inverse", max_weight=1e9))
+    shares = [counts[name] * weight for name, weight in weights.items()]
+    assert shares == pytest.approx([1000 / 3] * 3)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=3), st.integers(1, 10_000), min_size=1, max_size=12),
+       st.sampled_from(["inverse", "sqrt", "effective", "none"]), st.floats(1, 50))
+def test_mean_over_rows_is_one_and_no_weight_passes_the_cap(counts: dict[str, int], method: str, cap: float) -> None:
+    settings = WeighSettings.model_validate({"method": method, "max_weight": cap})
+    weights = class_weights(Counter(counts), settings)
+    rows = sum(counts.values())
+    mean = sum(counts[name] * weight for name, weight in weights.items()) / rows
+    assert max(weights.values()) <= cap * (1 + 1e-9)
+    assert mean == pytest.approx(1, rel=1e-6)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=3), st.integers(1, 10_000), min_size=2, max_size=12),
+       st.sampled_from(["inverse", "sqrt", "effective"]))
+def test_a_smaller_class_never_weighs_less(counts: dict[str, int], method: str) -> None:
+    weights = class_weights(Counter(counts), WeighSettings.model_validate({"method": method}))
+    ordered = sorted(counts, key=lambda name: counts[name])
+    values = [weights[name] for name in ordered]
+    assert all(a >= b - 1e-9 for a, b in zip(values, values[1:], strict=False))
+
+
+def test_class_from_caption_words_takes_whole_words_in_order() -> None:
+    settings = WeighSettings(classes="caption_words", names=("star", "circle", "ring"))
+    row = {"label": None, "zero_shot": None}
+    assert class_of({**row, "caption": "A Circle, near a star."}, settings) == "circle"
+    assert class_of({**row, "caption": "a string of stars"}, settings) is None  # "ring" is inside "string"
+    assert class_of({**row, "caption": None}, settings) is None
+
+
+def test_class_from_zero_shot_is_the_most_probable_name() -> None:
+    settings = WeighSettings(classes="zero_shot")
+    assert class_of({"label": None, "caption": "", "zero_shot": [("a", 0.2), ("b", 0.7)]}, settings) == "b"
+    assert class_of({"label": None, "caption": "", "zero_shot": None}, settings) is None
