@@ -1,7 +1,8 @@
 """Where work runs: processes on this machine, or Ray on many. A stage does not know which.
 
 An engine maps a *factory* over jobs. The factory is picklable and is called once per worker process;
-what it returns is called once per job. Results come back in the order of the jobs.
+what it returns is called once per job. Results come back in the order of the jobs. An inline worker with a
+method `start(job)`, which returns a function that waits for the result, is given a few jobs ahead.
 
 `kind` says what a job needs: `cpu` (one core), `model` (the accelerator, or all cores without one) or
 `inline` (this process: network work that keeps its own concurrency, and shared politeness).
@@ -27,6 +28,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 Factory = Callable[[], Callable[[Job], Result]]
 Kind = Literal["cpu", "model", "inline"]
+_AHEAD = 3
 
 
 class EngineSettings(Settings):
@@ -72,10 +74,19 @@ class LocalEngine(Engine):
 
 def _inline(factory: Factory[Job, Result], jobs: Iterable[Job]) -> Iterator[Result]:
     work: Callable[[Job], Result] | None = None
+    begun: deque[Callable[[], Result]] = deque()
     for job in jobs:
         if work is None:  # built with the first job: nothing to do loads no model
             work = factory()
-        yield work(job)
+        start = getattr(work, "start", None)
+        if start is None:
+            yield work(job)
+            continue
+        begun.append(start(job))  # so that one slow answer of the network holds nothing up
+        if len(begun) > _AHEAD:
+            yield begun.popleft()()
+    while begun:
+        yield begun.popleft()()
 
 
 def _visible_gpus() -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from pipeline.manifest import WORK, read_part, write_part
 from pipeline.receipt import PartFile, Receipt
 
 Key = bytes
+Holds = Callable[[pa.Table], np.ndarray]
 _OPEN_TABLES = 48
 
 
@@ -40,13 +41,18 @@ class Memo:
         self._columns = list(columns)
         self._places: list[_Place] = []
         self._where: dict[Key, tuple[int, int]] = {}
+        self._holds: Holds | None = None
         self._open: OrderedDict[int, pa.Table] = OrderedDict()
 
     def __contains__(self, key: Key) -> bool:
         return key in self._where
 
-    def load(self, previous: Receipt | None, table: str, namespace: str) -> None:
-        """Index everything at hand: the previous generation, its spares, chunks of a killed run."""
+    def load(self, previous: Receipt | None, table: str, namespace: str, holds: Holds | None = None) -> None:
+        """Index everything at hand: the previous generation, its spares, chunks of a killed run.
+
+        `holds` says which of some values may still be taken over, e.g. not those whose bytes are gone.
+        """
+        self._holds = holds
         if previous is not None and previous.namespaces.get(table) == namespace:
             for part in previous.tables.get(table, []):
                 self._index(_Place(self._table_folder, part))
@@ -97,9 +103,11 @@ class Memo:
             return  # lost or cut: its values are computed again
         number = len(self._places)
         self._places.append(place)
-        keys = read_part(place.folder, place.part, ["value_key"]).column("value_key").to_pylist()
-        for row, key in enumerate(keys):
-            if key is not None:
+        columns = ["value_key"] if self._holds is None else [*self._columns, "value_key"]
+        values = read_part(place.folder, place.part, columns)
+        good = [True] * values.num_rows if self._holds is None else self._holds(values).tolist()
+        for row, key in enumerate(values.column("value_key").to_pylist()):
+            if key is not None and good[row]:
                 self._where.setdefault(key, (number, row))
 
     def _read(self, number: int) -> pa.Table:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.engine import Kind
-from pipeline.memo import Key, Memo, value_keys
+from pipeline.memo import Holds, Key, Memo, value_keys
 from pipeline.receipt import JsonObject, digest
 from pipeline.run import Run
 from pipeline.schema import TableSchema
@@ -60,6 +60,10 @@ class RowStage(Stage):
         """Where rows come from: the joined inputs, or a source listing."""
         return self.rows(run)
 
+    def holds(self, run: Run, output: Output) -> Holds | None:
+        """Which known values may be taken over again (bool per row of values); None: all of them."""
+        return None
+
     def execute(self, run: Run, output: Output) -> None:
         rows = self.source_rows(run)
         made: dict[str, list[pa.Table]] = {}
@@ -72,7 +76,7 @@ class RowStage(Stage):
         namespace = digest([step.namespace, self.name, self.version, [str(field) for field in schema]])
         output.namespaces[step.table] = namespace
         memo = Memo(run.manifests.folder(self.name), step.table, namespace, columns)
-        memo.load(output.previous, step.table, namespace)
+        memo.load(output.previous, step.table, namespace, self.holds(run, output))
         keys = [_keys(step, rows, number, namespace) for number in range(rows.part_count)]
         missing = len({key for part in keys for key in part if key is not None and key not in memo})
         name = f"{self.name} {step.table}".strip()

@@ -1,0 +1,72 @@
+"""Canonical addresses, and the row ids that hang on them.
+
+An address is canonical when two spellings that must lead to the same resource are the same string
+(RFC 3986, section 6.2.2 and 6.2.3): lower-case scheme and host, IDNA host, no default port, no dot segments,
+no fragment, upper-case escapes, nothing escaped that need not be. User names and passwords are dropped.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import blake2b
+from urllib.parse import quote, unquote, urljoin
+
+from yarl import URL
+
+_HTTP = ("http", "https")
+_SEPARATOR = b"\x00"
+_MAX_LENGTH = 8192
+
+
+def canonical(url: str, base: str | None = None) -> str | None:
+    """The canonical http(s) form of `url`, resolved against `base`; None when there is none."""
+    text = "".join(url.split("\n")).replace("\t", "").replace("\r", "").strip()
+    if not text or len(text) > _MAX_LENGTH:
+        return None
+    try:
+        absolute = urljoin(base, text) if base else text
+        parsed = URL(absolute)
+        if parsed.scheme not in _HTTP or not parsed.raw_host or any(c in parsed.raw_host for c in " %\\<>\"'"):
+            return None
+        bare = parsed.with_fragment(None).with_user(None)
+        return str(bare.with_port(None) if bare.is_default_port() else bare)
+    except (ValueError, UnicodeError):
+        return None
+
+
+def origin(url: str) -> str:
+    """`scheme://host[:port]` of a canonical address: what robots.txt and connection limits are kept by."""
+    return str(URL(url).origin())
+
+
+def host_and_port(url: str) -> tuple[str, int]:
+    """Host in ASCII and port of a canonical address."""
+    parsed = URL(url)
+    return parsed.raw_host or "", parsed.port or 0
+
+
+def path_url(path: str) -> str:
+    """The `file://` URL of a local path, absolute and escaped, as kept in the manifest."""
+    return "file://" + quote(os.fsencode(os.path.abspath(path)))
+
+
+def is_local(url: str) -> bool:
+    """Whether an address was made by `path_url`."""
+    return url.startswith("file://")
+
+
+def path_of(url: str) -> str:
+    """The local path of a `file://` URL made by `path_url`."""
+    return unquote(url.removeprefix("file://"), errors="surrogateescape")
+
+
+def row_id(source: str, kind: str, address: str, occurrence: int) -> str:
+    """32 hex characters: BLAKE2b (16-byte digest) over source name, kind, canonical address and occurrence.
+
+    For a folder the address is the file's path inside the folder, so ids survive when the folder is moved.
+    """
+    digest = blake2b(digest_size=16)
+    for part in (source, kind, address, str(occurrence)):
+        digest.update(part.encode("utf-8", "surrogatepass"))
+        digest.update(_SEPARATOR)
+    return digest.hexdigest()

@@ -1,0 +1,148 @@
+"""The fetching half of ingest: a chunk of listed rows in, their outcomes and the place of their bytes out.
+
+Bytes of pictures from the web go into one raw tar per chunk, in row order, whatever the order of arrival; the tar
+is named by its content, so the same answers give the same file. Local pictures stay where they lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from pipeline import storage
+from pipeline.ingest.addresses import is_local, path_of
+from pipeline.ingest.body import Spool
+from pipeline.ingest.fetcher import Fetcher
+from pipeline.ingest.magic import HEAD, sniff
+from pipeline.ingest.outcomes import OK
+from pipeline.ingest.settings import FetchSettings
+from pipeline.ingest.web import Courier
+from pipeline.schema import INGEST, TableSchema
+from pipeline.tars import TarWriter
+
+READS = ("id", "url", "state", "refused", "refused_detail")
+VALUES = TableSchema(tuple(
+    column for column in INGEST.columns
+    if column.name in (
+        "fetch_outcome", "fetch_detail", "http_status", "final_url", "content_type", "sha256", "container",
+        "offset", "length",
+    )
+))
+"""The columns that fetching fills, in the manifest's order."""
+
+RAW = "raw"
+"""Sub-folder of the run's data that holds the raw tars."""
+
+
+@dataclass
+class Fetched:
+    """One row of VALUES."""
+
+    fetch_outcome: str
+    fetch_detail: str | None = None
+    http_status: int | None = None
+    final_url: str | None = None
+    content_type: str | None = None
+    sha256: bytes | None = None
+    container: str | None = None
+    offset: int | None = None
+    length: int | None = None
+
+
+@dataclass
+class _Arrived:
+    """A row's result, with the place in the spool of what must still go into the tar."""
+
+    row: Fetched
+    place: tuple[int, int] | None = None
+    member: str = ""
+
+
+class FetchWorker:
+    """Made once per process; called with chunks of the columns READS, returns VALUES row for row."""
+
+    def __init__(self, settings: FetchSettings, data: str) -> None:
+        self._courier = Courier(settings)
+        self._raw = storage.join(data, RAW)
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        return self.start(chunk)()
+
+    def start(self, chunk: pa.Table) -> Callable[[], pa.Table]:
+        """Begin a chunk; the returned function waits for it, writes its tar and returns its rows."""
+        rows, spool = chunk.select(list(READS)).to_pylist(), Spool()
+        wait = self._courier.start(lambda fetcher: _fetch_all(fetcher, rows, spool))
+
+        def finish() -> pa.Table:
+            try:
+                arrived = wait()
+                _store(arrived, spool, self._raw)
+            finally:
+                spool.close()
+            return pa.Table.from_pylist([asdict(each.row) for each in arrived], schema=VALUES.arrow)
+
+        return finish
+
+
+async def _fetch_all(fetcher: Fetcher, rows: Sequence[dict[str, str]], spool: Spool) -> list[_Arrived]:
+    return list(await asyncio.gather(*(_fetch(fetcher, row, spool) for row in rows)))
+
+
+async def _fetch(fetcher: Fetcher, row: dict[str, str], spool: Spool) -> _Arrived:
+    url = row["url"]
+    if row["refused"] is not None:
+        return _Arrived(Fetched(row["refused"], row["refused_detail"]))
+    if is_local(url):
+        return _Arrived(await asyncio.to_thread(local_file, path_of(url)))
+    answer = await fetcher.picture(url)
+    found = Fetched(answer.outcome, answer.detail or None, answer.status, answer.url)
+    if answer.body is None:
+        return _Arrived(found)
+    kind = sniff(answer.body.head)
+    assert kind is not None, "the fetcher lets only pictures through"
+    found.content_type, found.sha256, found.length = kind[0], answer.body.sha256, answer.body.length
+    return _Arrived(found, spool.keep(answer.body), f"{row['id']}.{kind[1]}")
+
+
+def local_file(path: str) -> Fetched:
+    """What a picture in place amounts to: hashed and looked at, not copied."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD)
+            digest = hashlib.sha256(head)
+            for piece in iter(lambda: file.read(1 << 20), b""):
+                digest.update(piece)
+            length = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return Fetched("not_found", "the file is gone")
+    except OSError as error:
+        return Fetched("unreadable_file", error.strerror or str(error))
+    if length == 0:
+        return Fetched("empty", "no bytes")
+    kind = sniff(head)
+    if kind is None:
+        return Fetched("not_an_image", f"begins with {head[:16]!r}")
+    return Fetched(OK, None, None, None, kind[0], digest.digest(), path, 0, length)
+
+
+def _store(arrived: Sequence[_Arrived], spool: Spool, folder: str) -> None:
+    """Write the chunk's raw tar in row order and enter where each row's bytes lie."""
+    stored = [(each, each.place) for each in arrived if each.place is not None]
+    if not stored:
+        return
+    digest = hashlib.blake2b(digest_size=16)
+    for each, _ in stored:
+        assert each.row.sha256 is not None
+        digest.update(each.member.encode() + b"\0" + each.row.sha256)
+    container = storage.join(folder, f"raw-{digest.hexdigest()}.tar")
+    with storage.atomic_writer(container) as file:
+        tar = TarWriter(file)
+        for each, place in stored:
+            each.row.container = container
+            each.row.offset = tar.add(each.member, spool.read(place))
+        tar.close()

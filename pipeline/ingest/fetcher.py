@@ -1,0 +1,167 @@
+"""From an address to its final answer: robots, opt-outs, redirects, retries, and turns at each host."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import random
+import time
+from dataclasses import replace
+
+from pipeline.ingest.addresses import origin
+from pipeline.ingest.client import Answer, Client, Stop, Wish
+from pipeline.ingest.failures import worth_retrying
+from pipeline.ingest.magic import sniff
+from pipeline.ingest.politeness import ROBOTS_BYTES, HostGate, Robots, opt_out, robots_from, tdm_reserved
+from pipeline.ingest.settings import FetchSettings
+
+_PUSH_BACK = (429, 503)
+
+
+class PictureWish(Wish):
+    """A picture that does not opt out and begins like one."""
+
+    accept = "image/*,*/*;q=0.5"
+
+    def __init__(self, settings: FetchSettings) -> None:
+        super().__init__(settings.max_bytes)
+        self._settings = settings
+
+    def headers_seen(self, answer: Answer) -> None:
+        if directive := opted_out(answer, self._settings):
+            raise Stop("opt_out", directive)
+
+    def head_seen(self, head: bytes) -> None:
+        if sniff(head) is None:
+            raise Stop("not_an_image", f"begins with {head[:16]!r}")
+
+
+class PageWish(Wish):
+    """An HTML page; other types are not read."""
+
+    accept = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1"
+
+    def headers_seen(self, answer: Answer) -> None:
+        kind = (answer.values("content-type") or ("text/html",))[0].split(";")[0].strip().lower()
+        if kind not in ("text/html", "application/xhtml+xml"):
+            raise Stop("not_a_page", kind[:80])
+
+
+def opted_out(answer: Answer, settings: FetchSettings) -> str | None:
+    """The opt-out that an answer's headers carry, in words, or None."""
+    directive = opt_out(answer.values("x-robots-tag"), settings.opt_outs)
+    if directive is not None:
+        return f"X-Robots-Tag: {directive}"
+    if settings.respect_tdm and tdm_reserved(answer.values("tdm-reservation")):
+        return "TDM-Reservation: 1"
+    return None
+
+
+class Fetcher:
+    """Fetches politely. Make, use and close it inside one running loop."""
+
+    def __init__(self, settings: FetchSettings) -> None:
+        self.settings = settings
+        self._client = Client(settings)
+        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._gates: dict[str, HostGate] = {}
+        self._robots: dict[str, asyncio.Task[Robots]] = {}
+        self._jitter = random.Random()  # spreads retries in time; no row depends on it
+
+    async def close(self) -> None:
+        for task in self._robots.values():
+            task.cancel()
+        await self._client.close()
+
+    async def picture(self, url: str) -> Answer:
+        """The picture at a canonical address. The caller closes the body of an `ok` answer."""
+        answer = await self._follow(url, PictureWish(self.settings))
+        if answer.outcome == "ok" and answer.body is not None and answer.body.length == 0:
+            answer.body.close()
+            return replace(answer, outcome="empty", detail="no bytes", body=None)
+        return answer
+
+    async def page(self, url: str) -> Answer:
+        """The HTML page at a canonical address; `not_a_page` for anything else."""
+        return await self._follow(url, PageWish(self.settings.max_bytes))
+
+    async def _follow(self, url: str, wish: Wish, *, robots: bool = True) -> Answer:
+        """Follow redirects, asking robots.txt and taking a turn at every hop."""
+        visited = {url}
+        while True:
+            if robots and (refusal := await self._refusal(url)) is not None:
+                return Answer(refusal[0], url, refusal[1])
+            answer = await self._persist(url, wish)
+            if answer.outcome != "redirect" or answer.location is None:
+                return answer
+            if answer.location in visited:
+                return replace(answer, outcome="redirect_loop", detail=f"back to {answer.location}")
+            if len(visited) > self.settings.max_redirects:
+                return replace(answer, outcome="too_many_redirects", detail=f"more than {len(visited) - 1}")
+            url = answer.location
+            visited.add(url)
+
+    async def _persist(self, url: str, wish: Wish) -> Answer:
+        """One hop, tried again where that may help."""
+        gate = self._gate(origin(url))
+        for attempt in range(self.settings.retries + 1):
+            async with gate.turn(), self._slots:
+                answer = await self._client.get(url, wish)
+            if not worth_retrying(answer.outcome, answer.status, answer.detail):
+                return answer
+            wait = self._wait(answer, attempt)
+            if wait > self.settings.max_wait_s:
+                return replace(answer, detail=f"{answer.detail}; asks to wait {wait:.0f} s")
+            if answer.status in _PUSH_BACK:
+                gate.hold(wait)
+            if attempt < self.settings.retries:
+                await asyncio.sleep(wait)
+        return replace(answer, detail=f"{answer.detail}; {self.settings.retries + 1} attempts")
+
+    def _wait(self, answer: Answer, attempt: int) -> float:
+        """Seconds before the next attempt: the server's own wish, or doubling with jitter."""
+        asked = retry_after(answer.values("retry-after"))
+        if asked is not None and answer.status in _PUSH_BACK:
+            return asked
+        backoff = self.settings.backoff_s * 2.0**attempt * self._jitter.uniform(0.75, 1.25)
+        return min(backoff, self.settings.max_wait_s)
+
+    async def _refusal(self, url: str) -> tuple[str, str] | None:
+        if not self.settings.respect_robots:
+            return None
+        return (await self._rules(origin(url))).refusal(url)
+
+    async def _rules(self, site: str) -> Robots:
+        """The origin's robots.txt, asked for once."""
+        if site not in self._robots:
+            self._robots[site] = asyncio.create_task(self._ask_robots(site))
+        return await asyncio.shield(self._robots[site])
+
+    async def _ask_robots(self, site: str) -> Robots:
+        answer = await self._follow(f"{site}/robots.txt", Wish(ROBOTS_BYTES, cut=True), robots=False)
+        body = b"" if answer.body is None else answer.body.read()
+        if answer.body is not None:
+            answer.body.close()
+        robots = robots_from(answer.outcome, answer.status, body, answer.detail)
+        gate = self._gate(site)
+        gate.delay_s = max(gate.delay_s, robots.crawl_delay)
+        return robots
+
+    def _gate(self, site: str) -> HostGate:
+        if site not in self._gates:
+            slots = asyncio.Semaphore(self.settings.connections_per_host)
+            self._gates[site] = HostGate(slots, self.settings.delay_s)
+        return self._gates[site]
+
+
+def retry_after(values: tuple[str, ...]) -> float | None:
+    """Seconds of a Retry-After header (RFC 9110, section 10.2.3): a number or a date; None when absent or odd."""
+    if not values:
+        return None
+    text = values[0].strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,110 @@
+"""No way inside: which network addresses may be connected to.
+
+Three gates, because each alone leaks: address literals are judged before a request is made, names are judged by
+what they resolve to, and each socket is judged by the address it is about to connect to (so that neither a
+second DNS answer nor an odd spelling of an address leads inside). `allow_hosts` is the only exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from typing import Any
+
+from aiohttp import TCPConnector
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class PrivateAddress(OSError):  # noqa: N818 — it is caught as what it names
+    """Raised instead of connecting to an address in a private network."""
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address literal is reachable on the open internet.
+
+    False for private, loopback, link-local (cloud metadata among them), multicast, shared (RFC 6598), reserved
+    and unspecified addresses, also where IPv6 wraps an IPv4 one (mapped, 6to4, Teredo, NAT64).
+    """
+    try:
+        parsed = ipaddress.ip_address(address.split("%", 1)[0])
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address):
+        inner: list[Any] = [parsed.ipv4_mapped, parsed.sixtofour, *(parsed.teredo or ())]
+        if parsed in _NAT64:
+            inner.append(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF))
+        if any(wrapped is not None and not is_public(str(wrapped)) for wrapped in inner):
+            return False
+        if parsed.ipv4_mapped is not None:
+            return True
+    return parsed.is_global and not parsed.is_multicast and not parsed.is_reserved
+
+
+class Guard:
+    """Decides for hosts and addresses; `allow_hosts` holds `host` or `host:port`, lower case."""
+
+    def __init__(self, allow_hosts: tuple[str, ...]) -> None:
+        self._allowed = frozenset(allow_hosts)
+        self._approved: set[tuple[str, int]] = set()
+
+    def allows(self, host: str, port: int) -> bool:
+        """Whether the recipe names the host, so that it may lie anywhere."""
+        return host.lower() in self._allowed or f"{host.lower()}:{port}" in self._allowed
+
+    def check_literal(self, host: str, port: int) -> None:
+        """Raise PrivateAddress when `host` is an address literal in a private network; names pass."""
+        try:
+            literal = str(ipaddress.ip_address(host))
+        except ValueError:
+            return
+        if self.allows(host, port):
+            self._approved.add((literal, port))
+        elif not is_public(literal):
+            raise PrivateAddress(f"{literal} is not a public address")
+
+    def approve(self, host: str, port: int, found: list[ResolveResult]) -> list[ResolveResult]:
+        """Those of a name's addresses that may be connected to. Raises PrivateAddress when none may."""
+        if self.allows(host, port):
+            self._approved.update((result["host"], port) for result in found)
+            return found
+        public = [result for result in found if is_public(result["host"])]
+        if found and not public:
+            raise PrivateAddress(f"{host} leads to {found[0]['host']}, which is not a public address")
+        return public
+
+    def socket(self, info: tuple[Any, ...]) -> socket.socket:
+        """aiohttp's socket factory: the last gate, on the very address that is connected to next."""
+        family, kind, proto, _, address = info
+        if not is_public(address[0]) and (address[0], address[1]) not in self._approved:
+            raise PrivateAddress(f"{address[0]} is not a public address")
+        return socket.socket(family=family, type=kind, proto=proto)
+
+
+class GuardedResolver(AbstractResolver):
+    """The system's resolver in threads, with its answers judged."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._inner = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await self._inner.resolve(host, port, family)
+        return self._guard.approve(host, port, found)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def connector(guard: Guard, concurrency: int) -> TCPConnector:
+    """A connection pool that leads nowhere private. Must be made inside a running loop."""
+    asyncio.get_running_loop()
+    return TCPConnector(
+        limit=concurrency, resolver=GuardedResolver(guard), ttl_dns_cache=600,
+        socket_factory=guard.socket, enable_cleanup_closed=True,
+    )

@@ -1,0 +1,34 @@
+"""What can become of a row's bytes: the closed set of `fetch_outcome`, each with an explanation for people.
+
+`ok` rows have bytes; every other row ends at `ingest` with its outcome as drop reason. `http_status`,
+`final_url` and `fetch_detail` say more about the single case.
+"""
+
+from __future__ import annotations
+
+OK = "ok"
+
+OUTCOMES: dict[str, str] = {
+    "ok": "The bytes arrived whole and begin like a picture.",
+    "not_found": "The server has no such picture (404 or 410), or the local file is gone. Nothing to be done.",
+    "http_error": "The server answered with another error status, see http_status. 5xx and 429 were tried again.",
+    "dns": "The host's name could not be resolved. If many hosts fail at once, look at your resolver, not at the web.",
+    "connect": "No connection: refused, unreachable, or reset before anything was said. Tried again.",
+    "tls": "The secure connection failed: expired or wrong certificate, or no common cipher.",
+    "timeout": "Not complete within ingest.fetch.deadline_s, or silent for ingest.fetch.idle_s. Tried again.",
+    "disconnected": "The connection broke before the announced end of the body. Tried again.",
+    "bad_response": "The answer is no valid HTTP: broken header, chunk or compression.",
+    "too_large": "More bytes than ingest.fetch.max_bytes; reading stopped there. Raise it if you want such files.",
+    "not_an_image": "The bytes do not begin like any picture format, whatever the header or the name says.",
+    "empty": "The answer or the file has no bytes.",
+    "robots": "The site's robots.txt asks not to fetch this address (RFC 9309); it was not fetched.",
+    "opt_out": "The page or the picture asks not to be used for training (noai, noimageai, TDM-Reservation); "
+               "its bytes were not stored.",
+    "private_address": "The address leads into a private, loopback or link-local network. "
+                       "ingest.fetch.allow_hosts is the only exception.",
+    "redirect_loop": "Redirects lead back to an address already visited.",
+    "too_many_redirects": "More redirects than ingest.fetch.max_redirects.",
+    "bad_url": "Not an http(s) address, or not well-formed.",
+    "unreadable_file": "The local file exists but cannot be read: no permission, or a disk error.",
+}
+"""Outcome → explanation with advice, as `curate explain` prints it."""

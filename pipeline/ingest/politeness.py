@@ -1,0 +1,122 @@
+"""Manners: what robots.txt and opt-outs ask for, who we say we are, and how hard one host is leant on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+from protego import Protego
+
+BOT = "Gristmill"
+"""The product token that robots.txt and X-Robots-Tag may name."""
+
+ROBOTS_BYTES = 500 * 1024
+"""RFC 9309, section 2.5: at least this much of robots.txt is read; the rest is ignored."""
+
+_SCOPED = re.compile(r"^\s*([A-Za-z][\w.-]*)\s*:(.*)$", re.DOTALL)
+_VALUED = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
+
+
+def user_agent(contact: str) -> str:
+    """`Gristmill/0.1.0 (+contact)`: who asks, and how to reach them."""
+    try:
+        number = version("gristmill")
+    except PackageNotFoundError:
+        number = "0"
+    printable = "".join(c for c in contact if " " <= c <= "~" and c not in "()").strip()
+    return f"{BOT}/{number} (+{printable})" if printable else f"{BOT}/{number}"
+
+
+def opt_out(values: Iterable[str], directives: Sequence[str]) -> str | None:
+    """The first of `directives` that X-Robots-Tag or meta robots values give to us, or None.
+
+    A value may be scoped to one robot (`otherbot: noai`); the scope holds to the end of that header line.
+    """
+    for value in values:
+        scoped = _SCOPED.match(value)
+        if scoped and scoped.group(1).lower() not in _VALUED:
+            if scoped.group(1).lower() not in (BOT.lower(), "*"):
+                continue
+            value = scoped.group(2)
+        given = {word.strip().lower() for word in value.split(",")}
+        given |= {"noindex", "nofollow"} if "none" in given else set()
+        for directive in directives:
+            if directive in given:
+                return directive
+    return None
+
+
+def tdm_reserved(values: Iterable[str]) -> bool:
+    """Whether TDM-Reservation (TDMRep, W3C community group report) is set to 1."""
+    return any(value.strip() == "1" for value in values)
+
+
+@dataclass(frozen=True)
+class Robots:
+    """One origin's robots.txt. `failure` is a fetch outcome when it could not be asked for."""
+
+    rules: Protego | None = None
+    failure: str | None = None
+    detail: str = ""
+
+    def refusal(self, url: str) -> tuple[str, str] | None:
+        """(outcome, detail) when `url` must not be fetched, None when it may."""
+        if self.failure is not None:
+            return self.failure, self.detail
+        if self.rules is not None and not self.rules.can_fetch(url, BOT):
+            return "robots", "forbidden by robots.txt"
+        return None
+
+    @property
+    def crawl_delay(self) -> float:
+        """Seconds between requests that the site asks for."""
+        return float((self.rules.crawl_delay(BOT) if self.rules is not None else None) or 0.0)
+
+
+def robots_from(outcome: str, status: int | None, body: bytes, detail: str) -> Robots:
+    """RFC 9309, section 2.3.1: 4xx means no rules; 5xx and no answer mean keep away.
+
+    429 is read like 5xx: a server that is short of breath has not said yes. A host that cannot be reached
+    keeps its own outcome (dns, connect, …), for that is what ails its pictures.
+    """
+    if outcome == "ok":
+        return Robots(Protego.parse(body[:ROBOTS_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")))
+    if status is not None and 400 <= status < 500 and status != 429:
+        return Robots()
+    if outcome in ("too_many_redirects", "redirect_loop"):  # section 2.3.1.2: may be taken as unavailable
+        return Robots()
+    if status is not None:
+        return Robots(failure="robots", detail=f"robots.txt answered {status}, which asks to keep away (RFC 9309)")
+    return Robots(failure=outcome, detail=f"robots.txt: {detail}")
+
+
+@dataclass
+class HostGate:
+    """Limits one host: connections at once, pause between starts, and a hold when it asks for one."""
+
+    slots: asyncio.Semaphore
+    delay_s: float
+    _next: float = 0.0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until the host may be asked again; the caller then holds one of its slots."""
+        async with self.slots:
+            await self._wait()
+            yield
+
+    async def _wait(self) -> None:
+        clock = asyncio.get_running_loop().time
+        async with self._turn:
+            while (pause := self._next - clock()) > 0:
+                await asyncio.sleep(pause)
+            self._next = clock() + self.delay_s
+
+    def hold(self, seconds: float) -> None:
+        """Nobody asks this host for so long (429 or 503 with Retry-After)."""
+        self._next = max(self._next, asyncio.get_running_loop().time() + seconds)

@@ -1,0 +1,218 @@
+"""Kind `folder`: pictures in a local folder, used where they lie, in the order of their paths.
+
+A row's id hangs on the file's path inside the folder, so the folder may be moved and keep its ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline.errors import SourceError
+from pipeline.ingest.sources._metadata import Metadata
+from pipeline.ingest.sources.base import Found, Log, Source, SourceSettings, Web
+
+ENDINGS = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif",
+    ".jxl", ".jp2", ".svg", ".ico", ".psd", ".ppm", ".pgm", ".pbm", ".qoi",
+)
+_SIDECARS = (".txt", ".json")
+_CAPTION_KEYS = ("caption", "captions", "text", "alt", "title", "description")
+_LABEL_KEYS = ("label", "class", "category")
+_LICENSE_KEYS = ("license_url", "license")
+
+
+class FolderSource(Source):
+    """Takes all of a folder's pictures, whatever their names, that `include` lets through."""
+
+    class Settings(SourceSettings):
+        kind: Literal["folder"] = Field("folder", description="pictures in a local folder, with their sub-folders")
+        path: str = Field(description="the folder; relative paths count from where the command runs")
+        include: tuple[str, ...] = Field(
+            ("*",), description="paths inside the folder to take, with * as wildcard (also across /), "
+            "e.g. color/svg/*.svg"
+        )
+        caption_from: tuple[Literal["metadata", "txt", "json", "name"], ...] = Field(
+            ("metadata", "txt", "json", "name"), description="where captions come from, best first: metadata file, "
+            "<stem>.txt (a caption per line) or <stem>.json beside the picture; name: the file name in words, only "
+            "where nothing before it gave one"
+        )
+        label_from: Literal["none", "parent", "json", "metadata"] = Field(
+            "none", description="where the class comes from: parent: the folder the picture lies in"
+        )
+        metadata: str = Field(
+            "", description="JSON, JSONL or CSV file about the pictures, relative to the folder; one object per picture"
+        )
+        metadata_key: str = Field(
+            "file_name", description="its key that names the picture: path inside the folder, file name or stem"
+        )
+        metadata_captions: tuple[str, ...] = Field(("text",), description="its keys that hold captions, best first")
+        metadata_label: str = Field("", description="its key that holds the class")
+        metadata_license: str = Field("", description="its key that holds the licence's address")
+        metadata_keep: tuple[str, ...] = Field((), description="its further keys to keep as source_* columns")
+
+    def __init__(self, settings: SourceSettings) -> None:
+        super().__init__(settings)
+        self._own = cast(FolderSource.Settings, settings)
+
+    @cached_property
+    def _metadata(self) -> Metadata | None:
+        if not self._own.metadata:
+            return None
+        return Metadata.read(os.path.join(self._root, self._own.metadata), self._own.metadata_key)
+
+    @cached_property
+    def _root(self) -> str:
+        path = os.path.abspath(os.path.expanduser(self._own.path))
+        if not os.path.isdir(path):
+            raise SourceError(
+                f"source {self._own.name!r}: {self._own.path} is not a folder",
+                hint="give the folder that holds the pictures; relative paths count from where you run the command",
+            )
+        return path
+
+    def columns(self) -> dict[str, pa.DataType]:
+        if self._metadata is not None:  # opened here, so that faults in it are found before any work
+            self._metadata.check((*self._own.metadata_captions, *self._own.metadata_keep, *filter(
+                None, (self._own.metadata_label, self._own.metadata_license))))
+        else:
+            _ = self._root
+        return dict.fromkeys(self._own.metadata_keep, pa.string())
+
+    @cached_property
+    def _files(self) -> dict[str, str]:
+        """Path inside the folder (with /) → size and mtime, in the paths' byte order. Hidden ones are left out."""
+        found: dict[str, str] = {}
+
+        def refuse(error: OSError) -> None:
+            raise SourceError(f"source {self._own.name!r}: cannot read {error.filename}: {error.strerror}",
+                              hint="check its permissions, or narrow the source's path")
+
+        for folder, below, names in os.walk(self._root, onerror=refuse):
+            below[:] = [name for name in below if not name.startswith(".")]
+            inside = "" if folder == self._root else os.path.relpath(folder, self._root).replace(os.sep, "/") + "/"
+            for name in names:
+                if not name.startswith(".") and name.lower().endswith((*ENDINGS, *_SIDECARS)):
+                    found[inside + name] = _state(os.path.join(folder, name))
+        return dict(sorted(found.items(), key=lambda entry: os.fsencode(entry[0])))
+
+    def fingerprint(self) -> str:
+        """Changes with the path, size or mtime of any picture, sidecar or the metadata file."""
+        digest = hashlib.blake2b(digest_size=16)
+        for path, state in self._files.items():
+            digest.update(os.fsencode(path) + b"\0" + state.encode() + b"\0")
+        if self._own.metadata:
+            digest.update(_state(os.path.join(self._root, self._own.metadata)).encode())
+        return digest.hexdigest()
+
+    def rows(self, web: Web, log: Log) -> Iterator[Found]:
+        pictures = [
+            path for path in self._files
+            if path.lower().endswith(ENDINGS) and any(fnmatchcase(path, each) for each in self._own.include)
+        ]
+        if not pictures:
+            raise SourceError(
+                f"source {self._own.name!r}: no pictures in {self._own.path}",
+                hint=f"endings looked for: {' '.join(ENDINGS)}; `include` is {', '.join(self._own.include)}",
+            )
+        for path in pictures:
+            yield self._found(path, log)
+
+    def _found(self, path: str, log: Log) -> Found:
+        stem = path[:path.rfind(".")]
+        entries = self._metadata.entries(path) if self._metadata is not None else []
+        side = self._json(f"{stem}.json", log) if f"{stem}.json" in self._files else {}
+        captions = list(self._captions(path, stem, entries, side))
+        first = entries[0] if entries else {}
+        return Found(
+            path=os.path.join(self._root, path), address=path, state=self._files[path],
+            captions=tuple(text for text, _ in captions), origins=tuple(origin for _, origin in captions),
+            label=self._label(path, first, side),
+            license_url=_text(first.get(self._own.metadata_license)) or _first(side, _LICENSE_KEYS),
+            extra={key: _text(first.get(key)) for key in self._own.metadata_keep},
+        )
+
+    def _captions(self, path: str, stem: str, entries: list[dict[str, Any]], side: dict[str, Any],
+                  ) -> Iterator[tuple[str, str]]:
+        """(text, origin), best first, each text once."""
+        seen: set[str] = set()
+        for origin in self._own.caption_from:
+            for text in self._texts(origin, path, stem, entries, side):
+                if text and text not in seen and (origin != "name" or not seen):
+                    seen.add(text)
+                    yield text, origin
+
+    def _texts(self, origin: str, path: str, stem: str, entries: list[dict[str, Any]], side: dict[str, Any],
+               ) -> list[str]:
+        if origin == "metadata":
+            return [text for entry in entries for key in self._own.metadata_captions for text in _list(entry.get(key))]
+        if origin == "txt" and f"{stem}.txt" in self._files:
+            return [line.strip() for line in self._read(f"{stem}.txt").decode("utf-8-sig", "replace").splitlines()]
+        if origin == "json":
+            return [text for key in _CAPTION_KEYS for text in _list(side.get(key))]
+        return [name_in_words(path)] if origin == "name" else []
+
+    def _label(self, path: str, entry: dict[str, Any], side: dict[str, Any]) -> str | None:
+        if self._own.label_from == "parent":
+            return os.path.basename(os.path.dirname(path)) or os.path.basename(self._root)
+        if self._own.label_from == "metadata":
+            return _text(entry.get(self._own.metadata_label))
+        return _first(side, _LABEL_KEYS) if self._own.label_from == "json" else None
+
+    def _json(self, path: str, log: Log) -> dict[str, Any]:
+        try:
+            value = json.loads(self._read(path))
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            log.count("sidecars that are no JSON object")
+            return {}
+        return value
+
+    def _read(self, path: str) -> bytes:
+        try:
+            with open(os.path.join(self._root, path), "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise SourceError(f"source {self._own.name!r}: cannot read {path}: {error.strerror}",
+                              hint="check its permissions, or narrow the source's path") from error
+
+
+def name_in_words(path: str) -> str:
+    """A file's name as a caption: without its ending, dashes and underscores as spaces."""
+    name = os.path.basename(path)
+    return " ".join(name[:name.rfind(".")].replace("_", " ").replace("-", " ").split())
+
+
+def _state(path: str) -> str:
+    """Size and mtime of a file; a dangling link has none."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return "gone"
+    return f"{stat.st_size}-{stat.st_mtime_ns}"
+
+
+def _text(value: Any) -> str | None:
+    """A value as text; None for nothing, empty text and containers."""
+    if value is None or value == "" or isinstance(value, (dict, list)):
+        return None
+    return str(value).strip() or None
+
+
+def _list(value: Any) -> list[str]:
+    """Captions in a value: one text or a list of them."""
+    values = value if isinstance(value, list) else [value]
+    return [text for each in values if (text := _text(each)) is not None]
+
+
+def _first(values: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    return next((text for key in keys if (text := _text(values.get(key))) is not None), None)

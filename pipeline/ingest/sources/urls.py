@@ -1,0 +1,118 @@
+"""Kind `urls`: lists of addresses in Parquet, CSV, TSV, JSONL or plain text, each also as .gz or .zst.
+
+Read as a stream, in the order of files and lines. Columns without a job of their own become `source_*`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, ClassVar, Literal, cast
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline import storage
+from pipeline.errors import SourceError
+from pipeline.ingest.sources._lists import FORMATS, ListFile
+from pipeline.ingest.sources.base import Found, Log, Source, SourceSettings, Web
+
+
+class UrlsSource(Source):
+    on_web: ClassVar[bool] = True
+
+    class Settings(SourceSettings):
+        kind: Literal["urls"] = Field("urls", description="lists of picture addresses")
+        path: str = Field(
+            description="a list, a folder of lists, or a wildcard such as lists/*.parquet; a single file may be any "
+            "fsspec URL"
+        )
+        url: str = Field("url", description="column with the address; plain text has just this one")
+        captions: tuple[str, ...] = Field((), description="columns with captions, best first")
+        label: str = Field("", description="column with the class")
+        license: str = Field("", description="column with the licence's address")
+        page: str = Field("", description="column with the address of the page that shows the picture")
+
+    def __init__(self, settings: SourceSettings) -> None:
+        super().__init__(settings)
+        self._own = cast(UrlsSource.Settings, settings)
+
+    @cached_property
+    def _files(self) -> list[ListFile]:
+        """Every list, by name. Raises SourceError when there is none."""
+        path, name = self._own.path, self._own.name
+        if storage.local(path) is None or os.path.isfile(path):
+            candidates = [path]
+        elif os.path.isdir(path):
+            inside = (os.path.join(path, entry) for entry in sorted(os.listdir(path)))
+            candidates = [entry for entry in inside if ListFile.of(entry) is not None]
+        else:
+            candidates = sorted(glob.glob(path, recursive=True))
+        files = [(candidate, ListFile.of(candidate)) for candidate in candidates]
+        for candidate, file in files:
+            if file is None:
+                raise SourceError(f"source {name!r}: {candidate} is no list by its ending",
+                                  hint=f"endings: {', '.join(FORMATS)}, each also with .gz or .zst")
+        if not files:
+            raise SourceError(f"source {name!r}: no list at {path}",
+                              hint="give a file, a folder or a wildcard; relative paths count from where you run")
+        return [file for _, file in files if file is not None]
+
+    def fingerprint(self) -> str:
+        """Content of every list, by SHA-256."""
+        digest = hashlib.blake2b(digest_size=16)
+        for file in self._files:
+            digest.update(storage.sha256(file.url).encode() + b"\0" + os.path.basename(file.url).encode() + b"\0")
+        return digest.hexdigest()
+
+    def columns(self) -> dict[str, pa.DataType]:
+        """All columns without a job: typed as in Parquet, text elsewhere. JSONL's are those of its first lines."""
+        found: dict[str, pa.DataType] = {}
+        for file in self._files:
+            there = file.columns(self._own.url)
+            self._check(file.url, list(there))
+            for column, kind in there.items():
+                if column not in self._used:
+                    found[column] = kind if found.get(column, kind) == kind else pa.string()
+        return found
+
+    @property
+    def _used(self) -> tuple[str, ...]:
+        own = self._own
+        return tuple(filter(None, (own.url, *own.captions, own.label, own.license, own.page)))
+
+    def _check(self, url: str, there: list[str]) -> None:
+        for column in self._used:
+            if column not in there:
+                near = difflib.get_close_matches(column.lower(), [name.lower() for name in there], 1)
+                spelled = next((name for name in there if near and name.lower() == near[0]), None)
+                raise SourceError(
+                    f"source {self._own.name!r}: {url} has no column {column!r}",
+                    hint=f"did you mean {spelled!r}?" if spelled else f"its columns: {', '.join(there)}",
+                )
+
+    def rows(self, web: Web, log: Log) -> Iterator[Found]:
+        own, kept = self._own, self.columns()
+        for file in self._files:
+            for row in file.records(own.url, log):
+                captions = [(text, key) for key in own.captions for text in _texts(row.get(key))]
+                yield Found(
+                    url=_text(row.get(own.url)) or "", captions=tuple(text for text, _ in captions),
+                    origins=tuple(key for _, key in captions), label=_text(row.get(own.label)),
+                    license_url=_text(row.get(own.license)), page_url=_text(row.get(own.page)),
+                    extra={key: row.get(key) for key in kept},
+                )
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value).strip() or None
+
+
+def _texts(value: Any) -> list[str]:
+    """One caption, or a column that holds a list of them."""
+    values = value if isinstance(value, list) else [value]
+    return [text for each in values if (text := _text(each)) is not None]

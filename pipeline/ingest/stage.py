@@ -1,0 +1,177 @@
+"""The stage `ingest`: list every source once, then fetch row by row."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import storage
+from pipeline.ingest.fetch import RAW, READS, VALUES, FetchWorker
+from pipeline.ingest.freshness import Generations, limits, lost_containers, manners, still_good
+from pipeline.ingest.listing import CARRIED, FOLDER, HIDDEN, Frozen, Listing, freeze, key_of, source_columns
+from pipeline.ingest.settings import IngestSettings
+from pipeline.ingest.sources import build
+from pipeline.ingest.sources.base import Log, Source
+from pipeline.ingest.web import LazyWeb
+from pipeline.manifest import WORK, read_part
+from pipeline.memo import Holds
+from pipeline.receipt import JsonObject, Receipt
+from pipeline.rowstage import RowStage, Step
+from pipeline.run import Run
+from pipeline.schema import ID, INGEST, VALUE_KEY, TableSchema
+from pipeline.stage import Output
+
+FETCH_VERSION = 1
+"""Rises when the same answer of a server would give other values."""
+
+_PLACES = ["container", "offset", "length"]
+
+
+class IngestStage(RowStage):
+    """Rows are the listing's; values are what fetching each row's address came to."""
+
+    name: ClassVar[str] = "ingest"
+    version: ClassVar[int] = 1
+    counted: ClassVar[str | None] = "fetch_outcome"
+
+    def __init__(self) -> None:
+        self._sources: list[Source] = []
+        self._listing: Listing | None = None
+        self._generations: dict[str, int] = {}
+
+    def tables(self, run: Run) -> dict[str, TableSchema]:
+        return {"": INGEST.with_columns(source_columns(self.sources(run)))}
+
+    def settings(self, run: Run) -> JsonObject:
+        settings = _settings(run)
+        return {
+            "sources": [source.model_dump(mode="json") for source in settings.sources],
+            "manners": manners(settings.fetch), "limits": limits(settings.fetch),
+        }
+
+    def fingerprints(self, run: Run) -> JsonObject:
+        return {
+            source.settings.name: [source.version, source.fingerprint(), self._generation(run, source)]
+            for source in self.sources(run)
+        }
+
+    def check(self, run: Run) -> None:
+        """Every source can be opened. Raises SourceError."""
+        source_columns(self.sources(run))
+        self.fingerprints(run)
+
+    def sources(self, run: Run) -> list[Source]:
+        if not self._sources:
+            self._sources = [build(settings) for settings in _settings(run).sources]
+        return self._sources
+
+    def source_rows(self, run: Run) -> Listing:
+        """The frozen listing; made now where it is missing."""
+        if self._listing is None:
+            self._listing = self._freeze(run)
+        return self._listing
+
+    def execute(self, run: Run, output: Output) -> None:
+        listing = self.source_rows(run)
+        output.layout = listing.layout
+        columns = (*CARRIED, *source_columns(self.sources(run)))
+        self.carried = tuple(column.name for column in columns)
+        super().execute(run, output)
+
+    def steps(self, run: Run) -> list[Step]:
+        fetch = _settings(run).fetch
+        return [Step(
+            table="", values=TableSchema((ID, *VALUES.columns, VALUE_KEY)),
+            namespace={"version": FETCH_VERSION, "manners": manners(fetch)},
+            reads=READS, key=("url", "state", "refused"), kind="inline", chunk_rows=_settings(run).chunk_rows,
+            worker=partial(FetchWorker, fetch, run.data),
+        )]
+
+    def holds(self, run: Run, output: Output) -> Holds | None:
+        before = None if output.previous is None else output.previous.basis["settings"].get("limits")
+        now = limits(_settings(run).fetch)
+
+        def good(values: pa.Table) -> np.ndarray:
+            return still_good(values, before, now)
+
+        return good
+
+    def lost(self, run: Run) -> list[str]:
+        """Raw tars that are gone or cut; pictures in place are looked after by their folder's fingerprint."""
+        lost: set[str] = set()
+        for part in run.manifests.need(self.name).tables[""]:
+            values = read_part(run.manifests.folder(self.name), part, _PLACES)
+            lost.update(lost_containers(_in_folder(values, storage.join(run.data, RAW))))
+        return sorted(lost)
+
+    def settle(self, run: Run, receipt: Receipt) -> None:
+        """Remove raw tars and listings that nothing refers to any more."""
+        folder, named = run.manifests.folder(self.name), set[str]()
+        work = storage.join(folder, WORK, "main")
+        places = [(folder, part) for part in receipt.tables[""]]
+        places += [(work, part) for part in receipt.spares.get("", [])]
+        for place, part in places:
+            named.update(_distinct(read_part(place, part, ["container"])))
+        raw = storage.join(run.data, RAW)
+        _keep_only(raw, {os.path.basename(url) for url in named})
+        listings = storage.join(folder, FOLDER)
+        stems = {f"{source.settings.name}-{self._key(run, source)}" for source in self.sources(run)}
+        _keep_only(listings, {"generations.json", *(f"{s}.parquet" for s in stems), *(f"{s}.json" for s in stems)})
+
+    def _freeze(self, run: Run) -> Listing:
+        settings, folder = _settings(run), storage.join(run.manifests.folder(self.name), FOLDER)
+        web, frozen, sources = LazyWeb(settings.fetch), list[Frozen](), self.sources(run)
+        try:
+            for source in sources:
+                generation = self._generation(run, source)
+                one, log = freeze(source, folder, self._key(run, source), generation, web)
+                Generations(folder).settle(source.settings.name, generation)
+                frozen.append(one)
+                if log is not None:
+                    run.progress.say(_said(source, log))
+        finally:
+            web.close()
+        return Listing(frozen, (*CARRIED, *source_columns(sources), *HIDDEN))
+
+    def _key(self, run: Run, source: Source) -> str:
+        return key_of(source, self._generation(run, source), manners(_settings(run).fetch))
+
+    def _generation(self, run: Run, source: Source) -> int:
+        """0 for what lies on this machine; on the web, one more than before when asked to refresh."""
+        if not source.on_web:
+            return 0
+        name = source.settings.name
+        if name not in self._generations:
+            folder = storage.join(run.manifests.folder(self.name), FOLDER)
+            self._generations[name] = Generations(folder).of(name) + bool(run.refresh)
+        return self._generations[name]
+
+
+def _settings(run: Run) -> IngestSettings:
+    return run.recipe.ingest
+
+
+def _distinct(table: pa.Table) -> list[str]:
+    return [url for url in pc.unique(table.column(0)).to_pylist() if url is not None]
+
+
+def _in_folder(values: pa.Table, folder: str) -> pa.Table:
+    return values.filter(pc.fill_null(pc.starts_with(values.column("container"), folder), False))
+
+
+def _keep_only(folder: str, names: set[str]) -> None:
+    for name in storage.names(folder):
+        if name not in names:
+            storage.remove(storage.join(folder, name))
+
+
+def _said(source: Source, log: Log) -> str:
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(log.counts.items()))
+    failed = f"; {len(log.failed)} pages failed, e.g. {log.failed[0]['url']} ({log.failed[0]['outcome']})" \
+        if log.failed else ""
+    return f"  {source.settings.name} ({source.settings.kind}): {counts}{failed}"

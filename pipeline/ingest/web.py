@@ -1,0 +1,103 @@
+"""The network behind a plain function call: an event loop in a thread of its own.
+
+A thread, because a notebook already runs a loop in the main one, and because Ctrl-C then stops the caller at
+once. Loop, connections and robots.txt live as long as the object, over many calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from pipeline.ingest.addresses import canonical
+from pipeline.ingest.fetcher import Fetcher, opted_out
+from pipeline.ingest.pages import read_page
+from pipeline.ingest.settings import FetchSettings
+from pipeline.ingest.sources.base import Page
+
+Result = TypeVar("Result")
+
+
+class Courier:
+    """Runs coroutines that need a Fetcher and waits for them."""
+
+    def __init__(self, settings: FetchSettings) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ingest-network", daemon=True)
+        self._thread.start()
+        self._fetcher = asyncio.run_coroutine_threadsafe(_make(settings), self._loop).result()
+        self.close = weakref.finalize(self, _shut, self._loop, self._thread, self._fetcher)
+
+    def call(self, work: Callable[[Fetcher], Awaitable[Result]]) -> Result:
+        """Run `work(fetcher)` to its end."""
+        return self.start(work)()
+
+    def start(self, work: Callable[[Fetcher], Awaitable[Result]]) -> Callable[[], Result]:
+        """Begin `work(fetcher)`; the returned function waits for it. An interrupt of the waiter cancels it."""
+
+        async def run() -> Result:
+            return await work(self._fetcher)
+
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+
+        def wait() -> Result:
+            try:
+                return future.result()
+            except BaseException:
+                future.cancel()
+                raise
+
+        return wait
+
+
+async def _make(settings: FetchSettings) -> Fetcher:
+    return Fetcher(settings)
+
+
+def _shut(loop: asyncio.AbstractEventLoop, thread: threading.Thread, fetcher: Fetcher) -> None:
+    asyncio.run_coroutine_threadsafe(fetcher.close(), loop).result(timeout=5)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(timeout=5)
+    loop.close()
+
+
+class LazyWeb:
+    """What sources see of the network (see `sources.base.Web`); nothing is started before it is asked for."""
+
+    def __init__(self, settings: FetchSettings) -> None:
+        self._settings = settings
+        self._courier: Courier | None = None
+
+    def pages(self, urls: Sequence[str]) -> list[Page]:
+        """Read pages side by side, politely; answers come in the order of `urls`."""
+        if self._courier is None:
+            self._courier = Courier(self._settings)
+
+        async def all_of(fetcher: Fetcher) -> list[Page]:
+            return list(await asyncio.gather(*(_page(fetcher, url) for url in urls)))
+
+        return self._courier.call(all_of)
+
+    def close(self) -> None:
+        if self._courier is not None:
+            self._courier.close()
+            self._courier = None
+
+
+async def _page(fetcher: Fetcher, given: str) -> Page:
+    url = canonical(given)
+    if url is None:
+        return Page(given, "bad_url", "not an http(s) address")
+    answer = await fetcher.page(url)
+    if answer.outcome != "ok" or answer.body is None:
+        return Page(answer.url, answer.outcome, answer.detail)
+    body = answer.body.read()
+    answer.body.close()
+    kind = (answer.values("content-type") or ("",))[0]
+    settings = fetcher.settings
+    page = read_page(answer.url, body, kind, opt_outs=settings.opt_outs, respect_tdm=settings.respect_tdm)
+    in_header = opted_out(answer, settings)
+    return page if in_header is None else Page(page.url, "ok", "", page.pictures, page.links, in_header)
