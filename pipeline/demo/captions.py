@@ -123,9 +123,7 @@ def is_true(text: str, scene: Scene) -> bool:
     stated = caption_attributes(text)
     if stated["background"] not in (None, scene.background):
         return False
-    if stated["background_kind"] not in (None, scene.background_kind) or (
-        stated["night"] and not scene.night
-    ):
+    if stated["background_kind"] not in (None, scene.background_kind) or (stated["night"] and not scene.night):
         return False
     if not stated["mentions"]:
         colours, sizes = {s.colour for s in scene.shapes}, {s.size for s in scene.shapes}
@@ -188,7 +186,9 @@ def _background_phrase(scene: Scene, rng: np.random.Generator) -> str:
     return f"{preposition} a {scene.background} background"
 
 
-_GLUE = "a an the and of in on at to is there two shapes next beside with against over side corner middle background night"
+_GLUE = (
+    "a an the and of in on at to is there two shapes next beside with against over side corner middle background night"
+)
 VOCABULARY: tuple[str, ...] = tuple(
     sorted(
         set(_GLUE.split())

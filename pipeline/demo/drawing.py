@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageChops, ImageDraw, ImageFilter
 
-from .palette import BACKGROUNDS, COLOURS, Scene, Shape
+from .palette import BACKGROUNDS, COLOURS, NIGHT_BACKGROUND_DIMMING, NIGHT_DIMMING, Scene, Shape
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
@@ -17,7 +17,6 @@ Bytes = NDArray[np.uint8]
 SUPERSAMPLING = 4
 PADDING = 1.4  # half side of the painted box over the shape's radius: room for its shadow
 RELIEF_SIDE = 64  # light and shadow are smooth, so they are worked out at this side and enlarged
-NIGHT_DIMMING = 0.68
 RING_HOLE = 0.54
 
 
@@ -115,9 +114,7 @@ def _paint(canvas_chw: Floats, shape: Shape, scene: Scene) -> None:
     shadow, relief = (plane[inner] for plane in _light(mask))
     region_chw *= np.float32(1) - shadow * np.float32(0.38)
     lit_chw = colour_c11 * (np.float32(0.97) + np.minimum(relief, 0) * np.float32(0.42))
-    lit_chw += (np.float32(255) - lit_chw) * (
-        np.maximum(relief, 0) * np.float32(0.12 if scene.night else 0.3)
-    )
+    lit_chw += (np.float32(255) - lit_chw) * (np.maximum(relief, 0) * np.float32(0.12 if scene.night else 0.3))
     region_chw += (lit_chw - region_chw) * cover
 
 
@@ -137,7 +134,9 @@ def _light(mask: Image.Image) -> tuple[Floats, Floats]:
 
 def _background(scene: Scene, width: int, height: int, rng: np.random.Generator) -> Floats:
     """The background alone: float32 (3, height, width), 0..255."""
-    base = np.array(BACKGROUNDS[scene.background], np.float32) * np.float32(0.8 if scene.night else 1.0)
+    base = np.array(BACKGROUNDS[scene.background], np.float32) * np.float32(
+        NIGHT_BACKGROUND_DIMMING if scene.night else 1.0
+    )
     square = min(width, height)
     across = ((np.arange(width, dtype=np.float32) + np.float32(0.5 - (width - square) / 2)) / square)[None, :]
     down = ((np.arange(height, dtype=np.float32) + np.float32(0.5 - (height - square) / 2)) / square)[:, None]
@@ -145,9 +144,7 @@ def _background(scene: Scene, width: int, height: int, rng: np.random.Generator)
     swing = np.float32(14 if base.mean() < 100 else 20)
     light = np.zeros((height, width), np.float32)
     if not scene.flat:
-        fall_off = np.minimum((across - np.float32(0.4)) ** 2, 1) + np.minimum(
-            (down - np.float32(0.4)) ** 2, 1
-        )
+        fall_off = np.minimum((across - np.float32(0.4)) ** 2, 1) + np.minimum((down - np.float32(0.4)) ** 2, 1)
         light -= fall_off * (swing * np.float32(0.35))
         light += _grain(width, height, rng) * np.float32(1.5)
     if scene.background_kind == "gradient":
@@ -159,9 +156,7 @@ def _background(scene: Scene, width: int, height: int, rng: np.random.Generator)
         angle = rng.uniform(0, math.pi)
         count = rng.uniform(5, 10)
         phase = across * np.float32(math.cos(angle)) + down * np.float32(math.sin(angle))
-        light += (
-            np.clip(np.sin(phase * np.float32(2 * math.pi * count)) * 2, -1, 1) * swing * np.float32(0.45)
-        )
+        light += np.clip(np.sin(phase * np.float32(2 * math.pi * count)) * 2, -1, 1) * swing * np.float32(0.45)
     elif scene.background_kind == "textured":
         light += _texture(width, height, rng) * swing
     elif scene.background_kind == "soft":
@@ -186,9 +181,7 @@ def _grain(width: int, height: int, rng: np.random.Generator) -> Floats:
     top, left = (int(v) for v in rng.integers(0, 1024, 2))
     if max(width, height) <= 1024 - max(top, left):
         return tile[top : top + height, left : left + width]
-    return np.take(
-        np.take(tile, np.arange(top, top + height) % 1024, 0), np.arange(left, left + width) % 1024, 1
-    )
+    return np.take(np.take(tile, np.arange(top, top + height) % 1024, 0), np.arange(left, left + width) % 1024, 1)
 
 
 def _texture(width: int, height: int, rng: np.random.Generator) -> Floats:
@@ -198,9 +191,7 @@ def _texture(width: int, height: int, rng: np.random.Generator) -> Floats:
     if kind == 0:
         return grain * np.float32(0.3)
     if kind == 1:
-        linen: Floats = (
-            grain[:1] * np.float32(0.28) + grain[:, :1] * np.float32(0.28) + grain * np.float32(0.12)
-        )
+        linen: Floats = grain[:1] * np.float32(0.28) + grain[:, :1] * np.float32(0.28) + grain * np.float32(0.12)
         return linen
     square = min(width, height)
     cells = (max(2, round(24 * width / square)), max(2, round(24 * height / square)))

@@ -107,9 +107,7 @@ def _special(rng: np.random.Generator, item: Item, result: Pages) -> None:
 def _paged(items: Sequence[Item], folder: str, title: str, per_page: int = PER_PAGE) -> list[Page]:
     starts = range(0, len(items), per_page)
     return [
-        Page(
-            f"{folder}/{number}.html", f"{title}, page {number}", items=list(items[start : start + per_page])
-        )
+        Page(f"{folder}/{number}.html", f"{title}, page {number}", items=list(items[start : start + per_page]))
         for number, start in enumerate(starts, 1)
     ]
 
@@ -165,9 +163,7 @@ def _figure(item: Item, page: Page, base: str, result: Pages) -> str:
 
 def _address(path: str, base: str) -> str:
     """`path` as seen from `base`: relative, as a person would link within a site."""
-    return posixpath.relpath(
-        path, posixpath.dirname(base) if not base.endswith("/") else base.rstrip("/") or "/"
-    )
+    return posixpath.relpath(path, posixpath.dirname(base) if not base.endswith("/") else base.rstrip("/") or "/")
 
 
 def _index_html(albums: Sequence[Sequence[Page]]) -> str:
@@ -181,9 +177,7 @@ def _index_html(albums: Sequence[Sequence[Page]]) -> str:
 
 
 def _document(title: str, body: str, base: str, head: str = "") -> str:
-    rights = (
-        '<footer><a rel="license" href="https://creativecommons.org/publicdomain/zero/1.0/">CC0</a></footer>'
-    )
+    rights = '<footer><a rel="license" href="https://creativecommons.org/publicdomain/zero/1.0/">CC0</a></footer>'
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f"{head}<style>{CSS}</style></head>\n<body><h1>{html.escape(title)}</h1>\n{body}\n{rights}</body></html>\n"

@@ -31,6 +31,8 @@ BACKGROUNDS: dict[str, RGB] = {
 """sRGB of each background colour; none is a shape colour, so a colour word in a caption is never ambiguous."""
 
 NIGHT_BACKGROUNDS = ("black", "navy", "brown")
+NIGHT_DIMMING, NIGHT_BACKGROUND_DIMMING = 0.68, 0.8  # factors on the shapes' and the background's sRGB values
+LEAST_CONTRAST = 24.0  # levels of Rec. 601 luma between a shape and its background: it shows in black and white too
 BACKGROUND_KINDS = ("plain", "gradient", "textured", "striped", "soft")
 
 SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "star", "heart", "ring", "diamond", "cross")
@@ -122,3 +124,15 @@ class Scene:
     width: int
     height: int
     seed: int
+
+
+def stands_out(colour: str, background: str, night: bool) -> bool:
+    """Whether a colour differs from a background in luma, not only in hue, by LEAST_CONTRAST."""
+    shape, ground = _luma(COLOURS[colour]), _luma(BACKGROUNDS[background])
+    if night:
+        shape, ground = shape * NIGHT_DIMMING, ground * NIGHT_BACKGROUND_DIMMING
+    return abs(shape - ground) >= LEAST_CONTRAST
+
+
+def _luma(rgb: RGB) -> float:
+    return 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]

@@ -8,7 +8,7 @@ import numpy as np
 
 from .captions import caption, caption_attributes
 from .faults import LEAST_SIDE, RESAVED_QUALITY, RESAVED_SHARE, STRENGTHS, SUFFIX
-from .palette import CLASS_WEIGHTS, COLOURS, SHAPES, WITHHELD, Scene
+from .palette import CLASS_WEIGHTS, COLOURS, SHAPES, WITHHELD, Scene, stands_out
 from .scenes import pick, recoloured, reshaped, sample_scene
 
 TRIES = 300  # at a new scene unlike all others; a site of many thousands runs out of them
@@ -101,7 +101,8 @@ def _twin(rng: np.random.Generator, scene: Scene) -> Scene:
     first = scene.shapes[0]
     others = {(shape.colour, shape.kind) for shape in scene.shapes} | set(WITHHELD)
     if rng.random() < 0.7:
-        colours = [name for name in COLOURS if (name, first.kind) not in others]
+        allowed = [name for name in COLOURS if (name, first.kind) not in others]
+        colours = [name for name in allowed if stands_out(name, scene.background, scene.night)]
         return recoloured(scene, pick(rng, colours))
     kinds = [name for name in SHAPES if (first.colour, name) not in others]
     return reshaped(scene, pick(rng, kinds))
@@ -188,9 +189,7 @@ def _add_copies(rng: np.random.Generator, items: list[Item], count: int) -> None
         for _ in range(share):
             strength = STRENGTHS[fault](rng)
             least = LEAST_SIDE / strength if fault == "rescaled_copy" else 0
-            if fault == "rescaled_copy" and not any(
-                min(i.scene.width, i.scene.height) >= least for i in order
-            ):
+            if fault == "rescaled_copy" and not any(min(i.scene.width, i.scene.height) >= least for i in order):
                 strength, least = 0.95, LEAST_SIDE / 0.95
             at = next(n for n, i in enumerate(order) if min(i.scene.width, i.scene.height) >= least)
             original = order.pop(at)
@@ -205,9 +204,7 @@ def _with_words(rng: np.random.Generator, items: list[Item]) -> list[Item]:
     worded = []
     for item in items:
         if item.fault == "filename_caption":
-            name = pick(rng, _FILE_NAMES).format(
-                n=int(rng.integers(1, 9999)), d=int(rng.integers(1, 28))
-            )
+            name = pick(rng, _FILE_NAMES).format(n=int(rng.integers(1, 9999)), d=int(rng.integers(1, 28)))
             worded.append(replace(item, alt=name))
             continue
         scene = item.scene

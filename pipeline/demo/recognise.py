@@ -122,9 +122,7 @@ def _departure(lab: Floats) -> tuple[Floats, Floats]:
     down, across = np.mgrid[0:height, 0:width]
     edge = 2
     border = (np.minimum(down, height - 1 - down) < edge) | (np.minimum(across, width - 1 - across) < edge)
-    terms = np.stack([np.ones_like(down), across / width - 0.5, down / height - 0.5], axis=-1).astype(
-        np.float64
-    )
+    terms = np.stack([np.ones_like(down), across / width - 0.5, down / height - 0.5], axis=-1).astype(np.float64)
     weights = np.array([LIGHTNESS_WEIGHT, 1.0, 1.0])
     median = np.median(lab[border], axis=0)
     distance = np.sqrt((((lab - median) * weights) ** 2).sum(axis=-1))
@@ -191,9 +189,7 @@ def _normalised(soft: Floats) -> tuple[Floats, float, tuple[float, float]]:
     across, down = np.arange(width) + 0.5, np.arange(height) + 0.5
     mean_x = float((soft.sum(axis=0) * across).sum() / mass)
     mean_y = float((soft.sum(axis=1) * down).sum() / mass)
-    spread = (soft.sum(axis=0) * (across - mean_x) ** 2).sum() + (
-        soft.sum(axis=1) * (down - mean_y) ** 2
-    ).sum()
+    spread = (soft.sum(axis=0) * (across - mean_x) ** 2).sum() + (soft.sum(axis=1) * (down - mean_y) ** 2).sum()
     gyration = float(np.sqrt(spread / mass))
     step = 2 * SPAN * gyration / GRID
     corner = (mean_x - SPAN * gyration, mean_y - SPAN * gyration)

@@ -31,6 +31,7 @@ from .palette import (
     WITHHELD,
     Scene,
     Shape,
+    stands_out,
 )
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "reshaped",
     "sample_scene",
     "shape_mask",
+    "stands_out",
 ]
 
 Option = TypeVar("Option")
@@ -83,7 +85,6 @@ def sample_scene(
     shares = np.array([weights[kind] for kind in kinds], np.float64)
     shares /= shares.sum()
     night = bool(rng.random() < NIGHT)
-    background = pick(rng, NIGHT_BACKGROUNDS if night else list(BACKGROUNDS))
     first = str(rng.choice(kinds, p=shares))
     if rng.random() < TWO_SHAPES:
         second = pick(rng, [kind for kind in SHAPES if kind != first])
@@ -91,6 +92,8 @@ def sample_scene(
     else:
         size, position = pick(rng, list(SIZES)), pick(rng, list(POSITIONS))
         shapes = (_place_shape(rng, first, _colour(rng, first, exclude), size, position),)
+    grounds = NIGHT_BACKGROUNDS if night else list(BACKGROUNDS)
+    background = pick(rng, [name for name in grounds if all(stands_out(s.colour, name, night) for s in shapes)])
     width, height = _canvas(rng)
     flat = bool(rng.random() < FLAT)
     kind = "plain" if flat else pick(rng, BACKGROUND_KINDS)
@@ -110,9 +113,7 @@ def _canvas(rng: np.random.Generator) -> tuple[int, int]:
     return (longer, shorter) if rng.random() < 0.5 else (shorter, longer)
 
 
-def _colour(
-    rng: np.random.Generator, kind: str, exclude: Collection[tuple[str, str]], taken: str | None = None
-) -> str:
+def _colour(rng: np.random.Generator, kind: str, exclude: Collection[tuple[str, str]], taken: str | None = None) -> str:
     free = [colour for colour in COLOURS if (colour, kind) not in exclude and colour != taken]
     if not free:
         raise ValueError(f"every colour of {kind} is excluded")

@@ -61,9 +61,7 @@ def _behaviour(folder: str) -> Mapping[str, Mapping[str, Any]]:
             loaded: dict[str, dict[str, Any]] = json.load(file)
             return loaded
     except (OSError, ValueError) as error:
-        raise SourceError(
-            f"{path} cannot be read ({error})", hint=f"delete {folder} and run again"
-        ) from error
+        raise SourceError(f"{path} cannot be read ({error})", hint=f"delete {folder} and run again") from error
 
 
 class _Server(ThreadingHTTPServer):

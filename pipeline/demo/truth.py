@@ -31,7 +31,7 @@ FAULTS: dict[str, str] = {
     "opt_out_page": "on a page whose robots meta tag says noai or noimageai; strength 1",
     "opt_out_header": "served with X-Robots-Tag noai or noimageai; strength 1",
     "filename_caption": "its only caption is a file name; strength 1",
-    "wrong_caption": "captioned with another picture's words; strength = share of stated colours and shapes that are false",
+    "wrong_caption": "captioned with another picture's words; strength = share of colours and shapes that are false",
 }
 """Every planted fault: what it is, and the unit of its `strength`."""
 
@@ -120,9 +120,7 @@ def write_truth(path: str, rows: Sequence[TruthRow]) -> None:
 def read_truth(path: str) -> pa.Table:
     """The truth table. Raises ManifestError when it is missing or unreadable."""
     if not storage.exists(path):
-        raise ManifestError(
-            f"no truth table at {path}", hint="only the demo has one: run `make curate` first"
-        )
+        raise ManifestError(f"no truth table at {path}", hint="only the demo has one: run `make curate` first")
     try:
         with storage.open_read(path) as file:
             return pq.read_table(file)
