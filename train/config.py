@@ -10,98 +10,15 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from pipeline.settings import Settings
-
-
-class OptimiserSettings(Settings):
-    """AdamW with a linear warm-up and a cosine, the same for the VAE and the denoiser."""
-
-    steps: int = Field(1000, ge=1, description="optimiser steps of `batch` samples each")
-    batch: int = Field(
-        64, ge=1, description="samples per optimiser step, over all ranks and accumulation together")
-    accumulate: int = Field(
-        1, ge=1, description="micro-batches per step on each rank; lowers memory, changes nothing")
-    lr: float = Field(1e-3, gt=0, description="peak learning rate of AdamW")
-    final_lr: float = Field(
-        0.0, ge=0, le=1, description="share of the peak rate at the end of the cosine, 0..1")
-    warmup_steps: int | None = Field(
-        None, ge=0, description="linear warm-up in steps; unset: the smaller of 500 steps and 5 % of the run")
-    betas: tuple[float, float] = Field((0.9, 0.99), description="AdamW's running-mean factors")
-    weight_decay: float = Field(
-        0.01, ge=0, description="AdamW's decoupled weight decay; not applied to biases and norms")
-    clip_norm: float = Field(
-        1.0, gt=0, description="largest L2 norm of the whole gradient; longer ones are shortened")
-    ema_half_life: int = Field(
-        16_000, ge=0,
-        description="samples after which a weight's share in the running average has halved; 0: no EMA")
-    ema_ramp: float = Field(
-        0.05, ge=0, le=1,
-        description="the half-life is at most this share of the samples seen, so early weights fade")
-
-
-class VaeSettings(Settings):
-    """The autoencoder between pixels and latents."""
-
-    kind: Literal["dc", "kl"] = Field(
-        "dc", description="dc: deep compression autoencoder (quick on CPU); kl: AutoencoderKL")
-    pretrained: str | None = Field(
-        None,
-        description="folder or hub name of a ready diffusers VAE; then it is frozen and `train vae` does "
-        "nothing")
-    latent_channels: int = Field(8, ge=1, description="channels of a latent")
-    downsample: int = Field(8, ge=1, description="pixels per latent cell along one side; a power of two")
-    widths: tuple[int, ...] = Field(
-        (32, 64, 96, 128), description="channels of each resolution level, finest first")
-    layers: int = Field(1, ge=1, description="blocks per resolution level")
-    kl_weight: float = Field(1e-6, ge=0, description="weight of the KL term (kl only), per latent value")
-    edge_weight: float = Field(
-        0.5, ge=0, description="weight of the L1 loss on horizontal and vertical differences")
-    optimiser: OptimiserSettings = Field(
-        OptimiserSettings(steps=600, batch=32, lr=2e-3, ema_half_life=2_000),
-        description="how the VAE is trained")
-
-
-class TextSettings(Settings):
-    """The text encoder that conditions the denoiser."""
-
-    kind: Literal["clip", "words"] = Field(
-        "clip",
-        description="clip: an open_clip text tower, frozen; words: a small word-level encoder trained along")
-    model: str = Field("demo", description="clip: open_clip model name, `local-dir:` path, or demo")
-    pretrained: str | None = Field(None, description="clip: open_clip's name of the weights")
-    max_tokens: int = Field(32, ge=2, description="tokens per caption; longer captions are cut")
-    width: int = Field(128, ge=8, description="words: channels of a token")
-    layers: int = Field(2, ge=0, description="words: transformer layers")
-
-
-class DenoiserSettings(Settings):
-    """The network that predicts what to take away."""
-
-    kind: Literal["unet", "transformer"] = Field(
-        "unet", description="unet: UNet2DConditionModel; transformer: DiT blocks")
-    widths: tuple[int, ...] = Field(
-        (64, 128, 192), description="unet: channels per level; transformer: one width")
-    layers: int = Field(1, ge=1, description="unet: blocks per level; transformer: blocks in all")
-    heads: int = Field(4, ge=1, description="attention heads")
-    patch: int = Field(1, ge=1, description="transformer: latent cells per token along one side")
-
-
-class ObjectiveSettings(Settings):
-    """Noising, target and loss weight."""
-
-    prediction: Literal["flow", "v", "epsilon"] = Field("flow", description="what the denoiser predicts")
-    timesteps: Literal["uniform", "logit_normal"] = Field(
-        "logit_normal", description="how training timesteps are drawn; logit_normal is SD3's, flow only")
-    shift: float = Field(
-        1.0, gt=0, description="timestep shift s: t becomes s·t / (1 + (s − 1)·t); flow only")
-    min_snr_gamma: float | None = Field(
-        None, gt=0, description="min-SNR-γ loss weight (v, epsilon); 5 is usual; unset: off")
-
-
-class SampleSettings(Settings):
-    """Drawing pictures."""
-
-    steps: int = Field(25, ge=1, description="denoising steps")
-    guidance: float = Field(3.0, ge=0, description="classifier-free guidance scale; 1: none")
+from train.models.settings import (
+    DenoiserSettings,
+    EvaluateSettings,
+    ObjectiveSettings,
+    OptimiserSettings,
+    SampleSettings,
+    TextSettings,
+    VaeSettings,
+)
 
 
 class WatchSettings(Settings):
@@ -178,15 +95,23 @@ class TrainSettings(Settings):
     denoiser: DenoiserSettings = Field(DenoiserSettings(), description="denoiser")
     objective: ObjectiveSettings = Field(ObjectiveSettings(), description="noising and loss")
     sample: SampleSettings = Field(SampleSettings(), description="drawing pictures")
+    evaluate: EvaluateSettings = Field(EvaluateSettings(), description="what `train evaluate` draws and measures")
     data: DataSettings = Field(DataSettings(), description="reading the shards")
     watch: WatchSettings = Field(WatchSettings(), description="validation, grids and logs")
     checkpoint: CheckpointSettings = Field(CheckpointSettings(), description="saving and resuming")
 
     @model_validator(mode="after")
     def _check(self) -> TrainSettings:
-        if self.resolution % self.vae.downsample:
+        cell = self.cell
+        if self.resolution % cell:
             raise ValueError(
-                f"resolution {self.resolution} is not a multiple of vae.downsample {self.vae.downsample}")
+                f"resolution {self.resolution} is not a multiple of {cell} (vae.downsample {self.vae.downsample} × "
+                f"{cell // self.vae.downsample} for the {len(self.denoiser.widths)} levels of the denoiser)")
         if self.data.cache_latents and (self.data.crop == "random" or self.data.flip):
             raise ValueError("data.crop = 'random' and data.flip need data.cache_latents = false")
         return self
+
+    @property
+    def cell(self) -> int:
+        """Pixels per cell of the denoiser's coarsest level: both sides of a picture are multiples of it."""
+        return int(self.vae.downsample * 2 ** (len(self.denoiser.widths) - 1))

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from pipeline.errors import TrainingError
 from train import checkpoint, randomness, schedule
-from train.config import CheckpointSettings, OptimiserSettings
+from train.config import CheckpointSettings
 from train.distributed import Ranks, without_sync
 from train.ema import Ema
 from train.feed import Batch, Feed, Ints, Sharing, steps
+from train.models.settings import OptimiserSettings
 from train.plan import Plan
 from train.tasks import Task
 
@@ -228,11 +229,14 @@ def roll_back(state: State, watch: Watcher) -> None:
 def _name_bad(state: State, result: StepResult, micro_batches: list[Batch], watch: Watcher) -> None:
     """Log a skipped step with the rows of its batch whose own loss is non-finite (all of them if none is)."""
     mine: list[int] = []
+    all_mine: list[int] = []
     for batch in micro_batches:
         with torch.no_grad():
             loss_b = losses(state.task, batch.to(state.job.ranks.device), state.job).cpu()
         mine += batch.rows[(~torch.isfinite(loss_b)).numpy()].tolist()
-    rows = sorted({row for share in state.job.ranks.gathered(mine) for row in share})
+        all_mine += batch.rows.tolist()
+    shares = state.job.ranks.gathered((mine, all_mine))
+    rows = sorted({row for share, _ in shares for row in share}) or sorted({row for _, s in shares for row in s})
     watch.event(state, "skipped_step", loss=str(result.loss), grad_norm=str(result.norm),
                 ids=[state.job.feed.row(row).id for row in rows[:32]])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from train.config import OptimiserSettings
+from train.models.settings import OptimiserSettings
 
 LONGEST_WARMUP_STEPS = 500
 WARMUP_SHARE = 0.05

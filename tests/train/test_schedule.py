@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from train.config import OptimiserSettings
+from train.models.settings import OptimiserSettings
 from train.schedule import ema_decay, learning_rate, lr_factor, warmup_samples
 
 
