@@ -18,6 +18,7 @@ from rich.table import Table
 from pipeline import storage
 from pipeline.errors import ManifestError
 
+from .site import FOLDER
 from .truth import FAULTS, LOOKALIKES, read_truth
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-FOLDER = "site"
 COLUMNS = (
     "id",
     "url",

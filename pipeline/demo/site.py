@@ -28,6 +28,9 @@ from .truth import TruthRow, write_truth
 VERSION = 1
 """Rises whenever the same seed would give another site; an older site is then built anew."""
 
+FOLDER = "site"
+"""Where a run keeps it, under its data."""
+
 DEFAULT_PORT = 8737
 DEFAULT_BASE_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
 CHUNK = 48
