@@ -254,7 +254,10 @@ def cells_of(left: int, dropped: int, size: int, width: int) -> tuple[int, int]:
     """Cells for the rows left and for the rows dropped; neither vanishes while it is more than 0."""
     if size <= 0:
         return 0, 0
-    end = round((left + dropped) / size * width)
-    cells = max(1, end - round(left / size * width)) if dropped else 0
-    first = max(1, end - cells) if left else 0
-    return min(first, width - cells), cells
+    end = max(round((left + dropped) / size * width), (left > 0) + (dropped > 0))
+    solid = round(left / size * width)
+    if left:
+        solid = max(solid, 1)
+    if dropped:
+        solid = min(solid, end - 1)
+    return solid, end - solid

@@ -27,6 +27,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _COPIES_SHOWN = 50
 _COPY_COLUMNS = ("id", "url", "group", "duplicate_of", "relation", "distance", "width", "height", "kept",
                  "dropped_by", "reason")
+_UNITS = {column.name: column.unit for schema in STAGES.values() for column in schema.columns
+          if column.unit in ("px", "bytes")}
 _IN_TABLES = {"captions", "caption_origins", "pooled_captions", "pooled_origins", "caption_scores", "candidates",
               "choices", "failed"}
 
@@ -171,13 +173,14 @@ def render_facts(facts: Mapping[str, Any]) -> Group:
 
 def _sections(facts: Mapping[str, Any]) -> Iterator[Text | Table]:
     yield Text.assemble((facts["id"], "bold"))
-    yield from _verdict(facts["decision"])
+    yield from _verdict(facts)
     if facts["captions"]:
         yield _heading("captions")
         yield _caption_table(facts["captions"])
-    for failed in (facts.get("filter") or {}).get("failed") or []:
-        yield Text(f"  failed {failed['check']}: {failed['reason']}, {_number(failed['value'])} against "
-                   f"{_number(failed['threshold'])} ({failed['action']})")
+    failed = (facts.get("filter") or {}).get("failed")
+    if failed:
+        yield _heading("failed checks")
+        yield _failed_table(failed)
     if facts["copies"]:
         yield _heading(f"copies ({len(facts['copies'])})")
         yield _copy_table(facts["copies"])
@@ -190,7 +193,8 @@ def _sections(facts: Mapping[str, Any]) -> Iterator[Text | Table]:
         yield Text(f"not run yet: {', '.join(facts['not_run'])}", style="dim")
 
 
-def _verdict(decision: Mapping[str, Any]) -> Iterator[Text]:
+def _verdict(facts: Mapping[str, Any]) -> Iterator[Text]:
+    decision = facts["decision"]
     if decision["kept"]:
         yield Text("kept", style="bold green")
         return
@@ -200,6 +204,9 @@ def _verdict(decision: Mapping[str, Any]) -> Iterator[Text]:
         line.append(f", {_number(decision['value'])}")
         if decision["threshold"] is not None:
             line.append(f" against {_number(decision['threshold'])}")
+    keeper = (facts.get("dedupe") or {}).get("duplicate_of")
+    if decision["dropped_by"] == "dedupe" and keeper:
+        line.append(f", in favour of {keeper[:12]}")
     yield line
     yield Text(f"curate explain {decision['reason']}", style="dim")
 
@@ -214,6 +221,14 @@ def _caption_table(captions: list[dict[str, Any]]) -> Table:
         origin = str(item["origin"] or "") + (" (copy)" if item["from_copy"] else "")
         table.add_row("→" if item["chosen"] else "", clean(item["text"] or "(empty)"),
                       Text(origin, style="dim"), _number(item["score"]))
+    return table
+
+
+def _failed_table(failed: list[dict[str, Any]]) -> Table:
+    table = _plain_table()
+    for item in failed:
+        table.add_row(item["reason"], f"{_number(item['value'])} against {_number(item['threshold'])}",
+                      Text(f"{item['action']}, check {item['check']}", style="dim"))
     return table
 
 
@@ -232,7 +247,7 @@ def _pairs(values: Mapping[str, Any]) -> Table:
         if isinstance(value, Mapping):
             value = ", ".join(f"{key} {_number(item)}" for key, item in value.items())
         text = _number(value) if isinstance(value, float) else str(value)
-        table.add_row(Text(name, style="dim"), clean(text))
+        table.add_row(Text(name, style="dim"), clean(f"{text} {_UNITS.get(name, '')}".rstrip()))
     return table
 
 

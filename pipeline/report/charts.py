@@ -64,7 +64,8 @@ def histogram(values: Floats, failed: Bools, threshold: float | None) -> Histogr
     low, high = _span(values, threshold)
     logarithmic = _is_logarithmic(values, low)
     scale = np.log10 if logarithmic else np.asarray
-    edges = np.linspace(float(scale(low)), float(scale(high)), _bin_count(values, low, high) + 1)
+    anchor = None if threshold is None else float(scale(threshold))
+    edges = _edges(float(scale(low)), float(scale(high)), anchor, whole=bool(np.all(values == np.round(values))))
     places = np.clip(scale(np.clip(values, low, high)), edges[0], edges[-1])
     passed_counts, _ = np.histogram(places[~failed], edges)
     failed_counts, _ = np.histogram(places[failed], edges)
@@ -80,7 +81,8 @@ def histogram(values: Floats, failed: Bools, threshold: float | None) -> Histogr
             f"{number(unscaled[index])} to {number(unscaled[index + 1])}: {good:,} pass, {bad:,} fail")
         for index, (good, bad) in enumerate(zip(passed_counts, failed_counts, strict=True)) if good or bad
     )
-    marks = log_ticks(low, high) if logarithmic else ticks(low, high)
+    first, last = (float(unscaled[index]) for index in (0, -1))
+    marks = log_ticks(first, last) if logarithmic else ticks(first, last)
     return Histogram(
         bars, tuple(Tick(across(mark), number(mark)) for mark in marks),
         None if threshold is None else across(threshold), "" if threshold is None else number(threshold),
@@ -95,8 +97,7 @@ def _span(values: Floats, threshold: float | None) -> tuple[float, float]:
     if high - low <= 1e-12 * max(abs(low), abs(high), 1.0):
         pad = max(abs(low) * 0.05, 0.5)
         return low - pad, high + pad
-    margin = 0.02 * (high - low)
-    return (low if low > 0 and low - margin <= 0 else low - margin), high + margin
+    return low, high
 
 
 def _is_logarithmic(values: Floats, low: float) -> bool:
@@ -106,10 +107,15 @@ def _is_logarithmic(values: Floats, low: float) -> bool:
     return bool(many / few > LOG_SPAN)
 
 
-def _bin_count(values: Floats, low: float, high: float) -> int:
-    """One bin per whole number where there are only whole numbers and few of them."""
-    whole = bool(np.all(values == np.round(values)))
-    return max(1, min(BINS, math.ceil(high) - math.floor(low))) if whole and high - low <= BINS else BINS
+def _edges(low: float, high: float, anchor: float | None, *, whole: bool) -> Floats:
+    """Borders of about BINS equal bins over `low`…`high`. `anchor`, the threshold, is one of them, so that no bar
+    mixes its two sides. Whole numbers of a short span get a bin each."""
+    span = high - low
+    width = 1.0 if whole and span <= BINS else span / (BINS - 1)
+    if anchor is None:
+        anchor = math.floor(low) if width == 1 else low
+    first, last = math.floor((low - anchor) / width), math.floor((high - anchor) / width) + 1
+    return anchor + width * np.arange(first, last + 1, dtype=np.float64)
 
 
 def _height(rows: int, highest: int) -> float:
