@@ -15,8 +15,8 @@ from .palette import Scene
 VIEWING_SIDE = 512  # blur is given in pixels of a picture whose longer side is this
 THUMBNAIL_SIDES = (40, 120)
 CRUSHED_QUALITY = (3, 15)
-RESAVED_SHARE = 0.2  # of the crushed: saved again at high quality, so that no header tells
-RESAVED_QUALITY = 9  # only where the damage is plain to see
+RESAVED_QUALITY = 9  # crushed this far or further, and not flat art: the damage is plain to see, so
+RESAVED_SHARE = 0.4  # this share of them is saved again at high quality, and no header tells any more
 ENLARGEMENT = (3.0, 8.0)
 BLUR_SIGMA = (3.0, 9.0)
 SLIVER_ASPECT = (3.5, 6.5)

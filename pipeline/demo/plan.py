@@ -127,7 +127,7 @@ def _item(rng: np.random.Generator, index: int, scene: Scene, fault: str | None,
     form = FORMS[int(np.searchsorted(FORM_SHARES, rng.random(), side="right"))]
     strength = STRENGTHS[fault](rng) if fault in STRENGTHS else 1.0
     if fault == "heavy_jpeg":
-        resaved = strength <= RESAVED_QUALITY and rng.random() < 2 * RESAVED_SHARE
+        resaved = strength <= RESAVED_QUALITY and not scene.flat and rng.random() < RESAVED_SHARE
         form = pick(rng, ("PNG", "WEBP")) if resaved else "JPEG"
     if fault == "html_as_image":
         form = "JPEG"

@@ -25,7 +25,7 @@ from .pages import ROBOTS_TXT, lay_out
 from .plan import Item, plan_site
 from .truth import TruthRow, write_truth
 
-VERSION = 1
+VERSION = 2
 """Rises whenever the same seed would give another site; an older site is then built anew."""
 
 FOLDER = "site"
