@@ -2,18 +2,23 @@
 
 An address is canonical when two spellings that must lead to the same resource are the same string
 (RFC 3986, section 6.2.2 and 6.2.3): lower-case scheme and host, IDNA host, no default port, no dot segments,
-no fragment, upper-case escapes, nothing escaped that need not be. User names and passwords are dropped.
+no fragment, upper-case escapes, nothing escaped that need not be, dotted IPv4. User names and passwords are
+dropped.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import socket
 from hashlib import blake2b
-from urllib.parse import quote, unquote, urljoin
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from yarl import URL
 
 _HTTP = ("http", "https")
+_HAS_SCHEME = re.compile(r"https?:", re.IGNORECASE)
+_ENDS_IN_NUMBER = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)\.?$", re.IGNORECASE)
 _SEPARATOR = b"\x00"
 _MAX_LENGTH = 8192
 
@@ -24,14 +29,30 @@ def canonical(url: str, base: str | None = None) -> str | None:
     if not text or len(text) > _MAX_LENGTH:
         return None
     try:
-        absolute = urljoin(base, text) if base else text
+        absolute = urljoin(base, text) if base and not _HAS_SCHEME.match(text) else text
         parsed = URL(absolute)
         if parsed.scheme not in _HTTP or not parsed.raw_host or any(c in parsed.raw_host for c in " %\\<>\"'"):
             return None
-        bare = parsed.with_fragment(None).with_user(None)
-        return str(bare.with_port(None) if bare.is_default_port() else bare)
+        host = _dotted(parsed.raw_host)
+        bare = (parsed if host == parsed.raw_host else parsed.with_host(host)).with_fragment(None).with_user(None)
+        whole = str(bare.with_port(None) if bare.is_default_port() else bare)
+        parts = urlsplit(whole)
+        return whole if parts.path else urlunsplit(parts._replace(path="/"))
     except (ValueError, UnicodeError):
         return None
+
+
+def _dotted(host: str) -> str:
+    """A host that ends in a number is an IPv4 address (WHATWG URL, section 3.5): decimal, octal, hex or short.
+
+    Raises ValueError when it is none after all.
+    """
+    if not _ENDS_IN_NUMBER.search(host):
+        return host
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host.rstrip(".")))
+    except OSError as error:
+        raise ValueError(f"{host} is no IPv4 address") from error
 
 
 def origin(url: str) -> str:

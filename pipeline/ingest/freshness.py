@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline import storage
 from pipeline.errors import ManifestError
@@ -16,7 +17,7 @@ from pipeline.receipt import JsonObject
 
 _MANNERS = ("respect_robots", "opt_outs", "respect_tdm")
 _LIMITS = ("deadline_s", "connect_s", "idle_s", "max_bytes", "max_redirects", "retries", "max_wait_s", "allow_hosts")
-_BOUND_BY_LIMITS = frozenset({
+BOUND_BY_LIMITS = frozenset({
     "timeout", "connect", "dns", "disconnected", "too_large", "too_many_redirects", "private_address", "http_error",
 })
 _FILE = "generations.json"
@@ -64,22 +65,21 @@ class Generations:
 
 def lost_containers(values: pa.Table) -> list[str]:
     """Raw tars that hold bytes of these rows and are gone, or end too early."""
-    ends: dict[str, int] = {}
-    columns = values.select(["container", "offset", "length"]).to_pydict()
-    for container, offset, length in zip(columns["container"], columns["offset"], columns["length"], strict=True):
-        if container is not None:
-            ends[container] = max(ends.get(container, 0), offset + length)
-    return [url for url, end in ends.items() if not storage.exists(url) or storage.size(url) < end]
+    held = values.select(["container", "offset", "length"]).filter(pc.is_valid(values.column("container")))
+    held = held.append_column("end", pc.add(held.column("offset"), held.column("length")))
+    ends = held.group_by("container").aggregate([("end", "max")]).to_pylist()
+    return [
+        each["container"] for each in ends
+        if not storage.exists(each["container"]) or storage.size(each["container"]) < each["end_max"]
+    ]
 
 
 def still_good(values: pa.Table, before: Any, now: JsonObject) -> np.ndarray:
     """Which fetched rows need not be fetched again: bytes at hand, or failures that no changed limit explains."""
-    outcomes = values.column("fetch_outcome").to_pylist()
-    lost = set(lost_containers(values))
-    same = before is None or before == now
-    failed_anew = frozenset() if same else _BOUND_BY_LIMITS
-    containers = values.column("container").to_pylist()
-    return np.array([
-        container not in lost if outcome == OK else outcome not in failed_anew
-        for outcome, container in zip(outcomes, containers, strict=True)
-    ], bool)
+    outcomes, containers = values.column("fetch_outcome"), values.column("container")
+    at_hand = pc.fill_null(pc.invert(pc.is_in(containers, pa.array(lost_containers(values), pa.string()))), True)
+    unchanged = before is None or before == now
+    explained = pa.array([] if unchanged else sorted(BOUND_BY_LIMITS), pa.string())
+    settled = pc.invert(pc.is_in(outcomes, explained))
+    good = pc.if_else(pc.equal(outcomes, OK), at_hand, settled)
+    return np.asarray(good.to_numpy(zero_copy_only=False) if isinstance(good, pa.Array) else good.to_numpy(), bool)

@@ -34,13 +34,13 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(parsed, ipaddress.IPv6Address):
-        inner: list[Any] = [parsed.ipv4_mapped, parsed.sixtofour, *(parsed.teredo or ())]
-        if parsed in _NAT64:
-            inner.append(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF))
-        if any(wrapped is not None and not is_public(str(wrapped)) for wrapped in inner):
-            return False
         if parsed.ipv4_mapped is not None:
-            return True
+            return is_public(str(parsed.ipv4_mapped))
+        if parsed in _NAT64:  # how networks without IPv4 reach the IPv4 internet
+            return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
+        inner = [parsed.sixtofour, *(parsed.teredo or ())]
+        if parsed.is_site_local or any(each is not None and not is_public(str(each)) for each in inner):
+            return False
     return parsed.is_global and not parsed.is_multicast and not parsed.is_reserved
 
 

@@ -19,6 +19,7 @@ _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", 
 _LAZY_SETS = ("data-srcset", "data-lazy-srcset")
 _META_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _HEADER_CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+_CANDIDATE = re.compile(r"[\s,]*(\S+)")
 _DESCRIPTOR = re.compile(r"^(\d+(?:\.\d+)?|\.\d+)([wx])$")
 
 
@@ -130,7 +131,7 @@ def parse_srcset(text: str) -> list[tuple[str, float, str]]:
     found: list[tuple[str, float, str]] = []
     position = 0
     while position < len(text):
-        match = re.compile(r"[\s,]*([^\s]+)").match(text, position)
+        match = _CANDIDATE.match(text, position)
         if match is None:
             break
         url, position = match.group(1), match.end()
@@ -152,7 +153,7 @@ def parse_srcset(text: str) -> list[tuple[str, float, str]]:
 
 def _captions(node: LexborNode, figure: LexborNode | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Captions and where they come from, in order of preference; a text that comes twice is kept once."""
-    caption = figure.css_first("figcaption") if figure is not None else None
+    caption = _own_caption(figure) if figure is not None else None
     found = {
         "alt": _words(_text(node, "alt")),
         "figcaption": _words(caption.text(deep=True, separator="")) if caption is not None else "",
@@ -163,6 +164,14 @@ def _captions(node: LexborNode, figure: LexborNode | None) -> tuple[tuple[str, .
         if text and text not in kept.values():
             kept[origin] = text
     return tuple(kept.values()), tuple(kept)
+
+
+def _own_caption(figure: LexborNode) -> LexborNode | None:
+    """A figure's figcaption, not that of a figure inside it."""
+    for caption in figure.css("figcaption"):
+        if (owner := _ancestor(caption, "figure")) is not None and owner.mem_id == figure.mem_id:
+            return caption
+    return None
 
 
 def _license(node: LexborNode, base: str) -> str | None:

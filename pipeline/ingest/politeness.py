@@ -17,7 +17,7 @@ BOT = "Gristmill"
 ROBOTS_BYTES = 500 * 1024
 """RFC 9309, section 2.5: at least this much of robots.txt is read; the rest is ignored."""
 
-_SCOPED = re.compile(r"^\s*([A-Za-z][\w.-]*)\s*:(.*)$", re.DOTALL)
+_SCOPED = re.compile(r"^\s*(\*|[A-Za-z][\w.-]*)\s*:(.*)$", re.DOTALL)
 _VALUED = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 
 

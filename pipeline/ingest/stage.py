@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from functools import partial
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from pipeline.ingest.settings import IngestSettings
 from pipeline.ingest.sources import build
 from pipeline.ingest.sources.base import Log, Source
 from pipeline.ingest.web import LazyWeb
-from pipeline.manifest import WORK, read_part
+from pipeline.manifest import read_part
 from pipeline.memo import Holds
 from pipeline.receipt import JsonObject, Receipt
 from pipeline.rowstage import RowStage, Step
@@ -77,11 +78,14 @@ class IngestStage(RowStage):
         return self._listing
 
     def execute(self, run: Run, output: Output) -> None:
-        listing = self.source_rows(run)
-        output.layout = listing.layout
-        columns = (*CARRIED, *source_columns(self.sources(run)))
-        self.carried = tuple(column.name for column in columns)
-        super().execute(run, output)
+        with ExitStack() as sessions:
+            for source in self.sources(run):
+                sessions.enter_context(source.session(run))
+            listing = self.source_rows(run)
+            output.layout = listing.layout
+            columns = (*CARRIED, *source_columns(self.sources(run)))
+            self.carried = tuple(column.name for column in columns)
+            super().execute(run, output)
 
     def steps(self, run: Run) -> list[Step]:
         fetch = _settings(run).fetch
@@ -110,13 +114,10 @@ class IngestStage(RowStage):
         return sorted(lost)
 
     def settle(self, run: Run, receipt: Receipt) -> None:
-        """Remove raw tars and listings that nothing refers to any more."""
+        """Remove raw tars and listings that no row refers to any more; spare values without bytes are not used."""
         folder, named = run.manifests.folder(self.name), set[str]()
-        work = storage.join(folder, WORK, "main")
-        places = [(folder, part) for part in receipt.tables[""]]
-        places += [(work, part) for part in receipt.spares.get("", [])]
-        for place, part in places:
-            named.update(_distinct(read_part(place, part, ["container"])))
+        for part in receipt.tables[""]:
+            named.update(_distinct(read_part(folder, part, ["container"])))
         raw = storage.join(run.data, RAW)
         _keep_only(raw, {os.path.basename(url) for url in named})
         listings = storage.join(folder, FOLDER)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 from pydantic import Field
 
 from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.run import Run
 
 WEB_STATE = "web"
 """The fingerprint of a source that lies wholly on the web: it is looked at again only when asked."""
@@ -122,4 +126,6 @@ class Source(ABC):
     def fingerprint(self) -> str:
         """Changes when the rows may have changed: folders by path, size and mtime, lists by content."""
 
-
+    def session(self, run: Run) -> AbstractContextManager[None]:
+        """Entered around listing and fetching, for a source that must keep something open meanwhile."""
+        return nullcontext()

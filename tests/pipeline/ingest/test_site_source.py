@@ -1,0 +1,128 @@
+"""The crawl: order, limits and scope, with a plain function for the network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from pipeline.errors import SourceError
+from pipeline.ingest.sources.base import Found, Log, Page, Picture
+from pipeline.ingest.sources.site import SiteSource
+
+
+class Paper:
+    """A web of pages on paper: address → links; each page shows one picture named after it."""
+
+    def __init__(self, links: dict[str, list[str]], **pages: Page) -> None:
+        self.links, self.asked = links, list[str]()
+        self.special = pages
+
+    def pages(self, urls: Sequence[str]) -> list[Page]:
+        self.asked += urls
+        return [self._page(url) for url in urls]
+
+    def _page(self, url: str) -> Page:
+        if url not in self.links:
+            return Page(url, "not_found", "HTTP 404")
+        if self.links[url] and self.links[url][0].startswith("->"):
+            return self._page(self.links[url][0][2:])
+        return Page(url, "ok", "", (Picture(url + ".png", ("words",), ("alt",)),), tuple(self.links[url]))
+
+
+def crawl(web: Paper, **settings: object) -> tuple[list[Found], Log]:
+    made = SiteSource.Settings.model_validate({"name": "s", "start": ("http://h/",), **settings})
+    log = Log()
+    return list(SiteSource(made).rows(web, log)), log
+
+
+def pages_of(rows: list[Found]) -> list[str | None]:
+    return [row.page_url for row in rows]
+
+
+TREE = {
+    "http://h/": ["http://h/b", "http://h/a"], "http://h/b": ["http://h/b1", "http://h/a"],
+    "http://h/a": ["http://h/a1", "http://h/b1", "http://h/"], "http://h/b1": ["http://h/deep"], "http://h/a1": [],
+    "http://h/deep": [],
+}
+
+
+def test_breadth_first_in_page_order_each_page_once() -> None:
+    web = Paper(TREE)
+    rows, log = crawl(web)
+    expected = [f"http://h/{name}" for name in ("", "b", "a", "b1", "a1", "deep")]
+    assert pages_of(rows) == expected == web.asked
+    assert [row.url for row in rows] == [url + ".png" for url in expected]
+    assert log.counts == {"pages": 6}
+
+
+@pytest.mark.parametrize(("depth", "count", "beyond"), [(0, 1, 2), (1, 3, 2), (2, 5, 1), (3, 6, 0)])
+def test_depth(depth: int, count: int, beyond: int) -> None:
+    rows, log = crawl(Paper(TREE), max_depth=depth)
+    assert len(rows) == count
+    assert log.counts.get("pages beyond the limits", 0) == beyond
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 6, 7])
+def test_page_limit_takes_the_nearest(limit: int) -> None:
+    web = Paper(TREE)
+    whole, _ = crawl(Paper(TREE))
+    rows, _ = crawl(web, max_pages=limit)
+    assert pages_of(rows) == pages_of(whole)[:limit]
+    assert len(web.asked) == min(limit, 6)
+
+
+def test_same_site_by_default() -> None:
+    links = {"http://h/": ["http://other/", "http://sub.h/", "http://h:81/", "http://h/x"], "http://h/x": [],
+             "http://sub.h/": []}
+    assert pages_of(crawl(Paper(links))[0]) == ["http://h/", "http://h/x"]
+    assert pages_of(crawl(Paper(links), scope="subdomains")[0]) == ["http://h/", "http://sub.h/", "http://h/x"]
+
+
+def test_prefix_scope() -> None:
+    links = {"http://h/g/i.html": ["http://h/g/2.html", "http://h/else"], "http://h/g/2.html": [], "http://h/else": []}
+    rows, _ = crawl(Paper(links), scope="prefix", start=("http://h/g/i.html",))
+    assert pages_of(rows) == ["http://h/g/i.html", "http://h/g/2.html"]
+
+
+def test_files_and_excluded_addresses_are_not_read() -> None:
+    links = {"http://h/": ["http://h/big.JPG", "http://h/doc.pdf", "http://h/list?sort=asc", "http://h/list"],
+             "http://h/list": []}
+    web = Paper(links)
+    crawl(web, exclude=("*?sort=*",))
+    assert web.asked == ["http://h/", "http://h/list"]
+
+
+def test_redirects_to_a_page_read_already_or_away() -> None:
+    links = {"http://h/": ["http://h/old", "http://h/new", "http://h/away"], "http://h/old": ["->http://h/new"],
+             "http://h/new": [], "http://h/away": ["->http://other/"], "http://other/": ["http://other/more"]}
+    assert pages_of(crawl(Paper(links))[0]) == ["http://h/", "http://h/new"]
+
+
+def test_a_start_page_may_move_to_its_www_host() -> None:
+    links = {"http://h/": ["->http://www.h/"], "http://www.h/": ["http://www.h/x"], "http://www.h/x": []}
+    assert pages_of(crawl(Paper(links))[0]) == ["http://www.h/", "http://www.h/x"]
+
+
+def test_failed_pages_are_told() -> None:
+    rows, log = crawl(Paper({"http://h/": ["http://h/gone", "http://h/x"], "http://h/x": []}))
+    assert pages_of(rows) == ["http://h/", "http://h/x"]
+    assert log.failed == [{"url": "http://h/gone", "outcome": "not_found", "detail": "HTTP 404"}]
+
+
+def test_no_start_page_is_an_error() -> None:
+    with pytest.raises(SourceError, match=r"http://h/: not_found \(HTTP 404\)"):
+        crawl(Paper({}))
+
+
+def test_pictures_of_pages_that_opt_out_are_rows_with_the_reason() -> None:
+    class OptsOut(Paper):
+        def _page(self, url: str) -> Page:
+            page = super()._page(url)
+            return Page(page.url, "ok", "", page.pictures, page.links, "meta robots: noai") if "b" in url else page
+
+    rows, log = crawl(OptsOut(TREE))
+    assert {row.page_url: row.refused for row in rows if row.refused} == {
+        "http://h/b": "opt_out", "http://h/b1": "opt_out"}
+    assert rows[1].refused_detail == "the page says meta robots: noai"
+    assert log.counts["pages that opt out"] == 2

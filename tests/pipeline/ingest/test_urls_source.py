@@ -1,0 +1,123 @@
+"""Lists in every format give the same rows."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_folder_source import NoWeb
+
+from pipeline.errors import SourceError
+from pipeline.ingest.sources.base import Found, Log
+from pipeline.ingest.sources.urls import UrlsSource
+
+RECORDS: list[dict[str, Any]] = [
+    {"URL": "http://h/1.png", "TEXT": "a cat", "WIDTH": 640, "similarity": 0.25, "LICENSE": "https://l.example/"},
+    {"URL": "http://h/2.png", "TEXT": "", "WIDTH": 1, "similarity": 0.5, "LICENSE": ""},
+    {"URL": "nonsense", "TEXT": 'with "quotes", commas\nand lines', "WIDTH": 0, "similarity": 1.0, "LICENSE": ""},
+]
+COLUMNS = {"url": "URL", "captions": ["TEXT"], "license": "LICENSE"}
+
+
+def source(path: Path | str, **settings: Any) -> UrlsSource:
+    return UrlsSource(UrlsSource.Settings.model_validate({"name": "u", "path": str(path), **settings}))
+
+
+def rows(path: Path | str, **settings: Any) -> list[Found]:
+    return list(source(path, **settings).rows(NoWeb(), Log()))
+
+
+def write(path: Path, records: list[dict[str, Any]] = RECORDS) -> Path:
+    kind = path.name.removesuffix(".gz").removesuffix(".zst").rsplit(".", 1)[-1]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(records), path)
+        return path
+    text = io.StringIO()
+    if kind in ("csv", "tsv"):
+        writer = csv.DictWriter(text, list(records[0]), delimiter="\t" if kind == "tsv" else ",")
+        writer.writeheader()
+        writer.writerows(records)
+    else:
+        text.writelines(json.dumps(record) + "\n" for record in records)
+    data = text.getvalue().encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data)
+    if path.suffix == ".zst":
+        data = pa.Codec("zstd").compress(data, asbytes=True)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["l.parquet", "l.csv", "l.tsv", "l.jsonl", "l.csv.gz", "l.jsonl.zst", "l.tsv.zst"])
+def test_same_rows_from_every_format(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name)
+    found = rows(path, **COLUMNS)
+    assert [(row.url, row.captions, row.license_url) for row in found] == [
+        ("http://h/1.png", ("a cat",), "https://l.example/"), ("http://h/2.png", (), None),
+        ("nonsense", ('with "quotes", commas\nand lines',), None),
+    ]
+    assert found[0].origins == ("TEXT",)
+    typed = {"WIDTH": pa.int64(), "similarity": pa.float64()} if name == "l.parquet" else dict.fromkeys(
+        ("WIDTH", "similarity"), pa.string())
+    assert source(path, **COLUMNS).columns() == typed
+    assert str(found[0].extra["WIDTH"]) == "640"
+
+
+def test_plain_text(tmp_path: Path) -> None:
+    (tmp_path / "l.txt").write_text("# my list\nhttp://h/1.png\n\n  http://h/2.png  \r\nhttp://h/1.png")
+    assert [row.url for row in rows(tmp_path / "l.txt")] == ["http://h/1.png", "http://h/2.png", "http://h/1.png"]
+
+
+def test_folders_and_wildcards_go_by_name(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.txt", "c.md", "d.txt"):
+        (tmp_path / name).write_text(f"http://h/{name}\n")
+    expected = ["http://h/a.txt", "http://h/b.txt", "http://h/d.txt"]
+    assert [row.url for row in rows(tmp_path)] == expected
+    assert [row.url for row in rows(tmp_path / "[ab].txt")] == expected[:2]
+
+
+def test_several_captions_and_lists_of_them(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"url": ["http://h/1"], "all": [["one", None, "two"]], "best": ["zero"]}),
+                   tmp_path / "l.parquet")
+    [found] = rows(tmp_path / "l.parquet", captions=["best", "all"])
+    assert found.captions == ("zero", "one", "two")
+    assert found.origins == ("best", "all", "all")
+
+
+def test_a_broken_line_is_a_row_too(tmp_path: Path) -> None:
+    (tmp_path / "l.jsonl").write_text('{"url": "http://h/1"}\n{"url": \n["http://h/3"]\n{"url": "http://h/4"}\n')
+    log = Log()
+    found = list(source(tmp_path / "l.jsonl").rows(NoWeb(), log))
+    assert [row.url for row in found] == ["http://h/1", "", "", "http://h/4"]
+    assert log.counts["lines that are no JSON object"] == 2
+
+
+@pytest.mark.parametrize(("name", "settings", "message", "hint"), [
+    ("none.csv", {}, "no list", "relative"), ("l.csv", {"url": "url"}, "no column 'url'", "'URL'"),
+    ("l.csv", {"url": "href"}, "no column 'href'", "TEXT"), ("l.doc", {}, "no list by its ending", "parquet"),
+    ("bad.parquet", {}, "cannot be read", "damaged"), ("bad.csv.gz", {}, "cannot be read", "damaged"),
+    ("l.csv", {**COLUMNS, "captions": ["TXT"]}, "no column 'TXT'", "'TEXT'"),
+])
+def test_faults_are_said_in_one_line(tmp_path: Path, name: str, settings: dict[str, Any], message: str, hint: str,
+                                     ) -> None:
+    write(tmp_path / "l.csv")
+    for bad in ("l.doc", "bad.parquet", "bad.csv.gz"):
+        (tmp_path / bad).write_bytes(b"nonsense" * 9)
+    with pytest.raises(SourceError, match=message) as caught:
+        source(tmp_path / name, **settings).columns()
+    assert hint in caught.value.hint
+
+
+def test_fingerprint_follows_content_only(tmp_path: Path) -> None:
+    one = source(write(tmp_path / "l.csv")).fingerprint()
+    write(tmp_path / "l.csv")
+    assert source(tmp_path / "l.csv").fingerprint() == one
+    write(tmp_path / "l.csv", RECORDS[:2])
+    assert source(tmp_path / "l.csv").fingerprint() != one
