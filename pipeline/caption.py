@@ -180,7 +180,8 @@ class _WithReason:
 
     def part(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
         assert columns is not None
-        table = self._rows.part(number, [name for name in columns if name != "why_captioned"])
+        others = [name for name in columns if name != "why_captioned"]
+        table = self._rows.part(number, others or ["id"])  # a table without columns would have no rows either
         if "why_captioned" not in columns:
             return table
         reasons = why_captioned(self._rows.part(number, REASON_READS), self._settings, self._seed)

@@ -207,12 +207,27 @@ class ColumnStage(Stage):
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         """All input rows in order → tables. "" has as many rows; side tables any number."""
 
+    def namespaces(self, run: Run) -> dict[str, str]:
+        """Side table → what it was computed from; `cached` then finds it again."""
+        return {}
+
+    def cached(self, run: Run, table: str) -> pa.Table | None:
+        """A side table of the last run, if it was computed from the same things and is whole."""
+        receipt = run.manifests.receipt(self.name)
+        if receipt is None or receipt.namespaces.get(table) != self.namespaces(run)[table]:
+            return None
+        try:
+            return run.manifests.stage(self.name, table).arrow()
+        except ManifestError:  # lost or damaged: compute it again
+            return None
+
     def columns_read(self, run: Run) -> Iterable[str]:
         """Columns handed to `compute`; override when checks or recipes add some."""
         return self.reads
 
     def execute(self, run: Run, output: Output) -> None:
         rows = self.rows(run)
+        output.namespaces.update(self.namespaces(run))
         columns = rows.arrow(list(dict.fromkeys(self.columns_read(run))))
         with run.progress.task(self.name, columns.num_rows) as task:
             tables = self.compute(run, columns)

@@ -105,7 +105,7 @@ def test_files_stay_small_and_named(path: Path) -> None:
 def test_the_top_level_is_as_designed() -> None:
     import subprocess
 
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     top = {name.split("/")[0] for name in listed if name and not name.startswith(".")}
     assert top <= {"pyproject.toml", "README.md", "Makefile", "pipeline", "train", "tests", "manifests", "LICENSE",
                    "requirements.lock"}

@@ -244,13 +244,13 @@ def as_json(result: DemoCheck) -> dict[str, Any]:
 
 def render(result: DemoCheck) -> Group:
     """The result as two tables for the terminal."""
-    faults = Table(title="planted faults", title_justify="left")
+    faults = Table(title="planted faults", title_justify="left", box=None, pad_edge=False)
     for name in ("fault", "planted", "found", "missed", "flagged", "wrongly", "precision", "recall"):
         faults.add_column(name, justify="left" if name == "fault" else "right")
     for row in result.faults:
         counts = (row.planted, row.found, row.planted - row.found, row.flagged, row.flagged - row.right)
         faults.add_row(row.fault, *map(str, counts), _ratio(row.precision), _ratio(row.recall))
-    innocents = Table(title="innocent look-alikes", title_justify="left")
+    innocents = Table(title="\ninnocent look-alikes", title_justify="left", box=None, pad_edge=False)
     for name in ("look-alike", "planted", "lost", "reasons"):
         innocents.add_column(name, justify="right" if name in ("planted", "lost") else "left")
     for alike in result.lookalikes:
