@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -17,7 +18,8 @@ T = TypeVar("T")
 def loaded(what: str, source: str, load: Callable[[], T]) -> T:
     """What `load` returns. Raises ModelError naming `what` and `source` when it cannot be read or fetched."""
     try:
-        return load()
+        with quiet():
+            return load()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError) as error:
         first = (str(error).strip().splitlines() or [""])[0]
         raise ModelError(
@@ -25,6 +27,22 @@ def loaded(what: str, source: str, load: Callable[[], T]) -> T:
             hint="connect to the network so that it can be fetched, name a local folder, or unset `pretrained` "
             "to train one from scratch",
         ) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Inside, diffusers and transformers report errors only: their loaders warn of their own harmless defaults."""
+    import diffusers.utils.logging as diffusers_logging
+    import transformers.utils.logging as transformers_logging
+
+    before = diffusers_logging.get_verbosity(), transformers_logging.get_verbosity()
+    diffusers_logging.set_verbosity_error()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        diffusers_logging.set_verbosity(before[0])
+        transformers_logging.set_verbosity(before[1])
 
 
 def weights_digest(module: nn.Module, config: str) -> str:

@@ -160,7 +160,7 @@ class SampleSettings(Settings):
     """Drawing pictures."""
 
     steps: int = Field(25, ge=1, description="denoising steps")
-    guidance: float = Field(3.0, ge=0, description="classifier-free guidance scale; 1: none")
+    guidance: float = Field(3.0, ge=1, description="classifier-free guidance scale; 1: none")
     solver: Literal["euler", "dpm++"] = Field(
         "euler", description="euler: first order, which is DDIM for v and epsilon; dpm++: second order, fewer steps")
     batch: int = Field(64, ge=1, description="pictures drawn at a time")

@@ -18,13 +18,12 @@ class UNet(nn.Module):
         self.model = model
 
     def forward(self, noisy_bchw: Tensor, t_b: Tensor, text_bld: Tensor, mask_bl: Tensor | None = None) -> Tensor:
-        """Prediction (b, c, h, w) at timesteps t_b in 0..1000, attending to text states where the mask is true.
+        """Prediction (b, c, h, w) at timesteps t_b in 0..1000, attending to the text states (b, l, d).
 
-        A mask that is true everywhere is left away: attention without one is quicker, and is what
-        StableDiffusionPipeline computes.
+        As Stable Diffusion does, it attends to the padding too, so `mask_bl` is not looked at: a causal text model's
+        padding states sum up the caption, and StableDiffusionPipeline passes no mask.
         """
-        return cast(Tensor, self.model(noisy_bchw, t_b, encoder_hidden_states=text_bld,
-                                       encoder_attention_mask=mask_bl, return_dict=False)[0])
+        return cast(Tensor, self.model(noisy_bchw, t_b, encoder_hidden_states=text_bld, return_dict=False)[0])
 
 
 def build(settings: DenoiserSettings, text_width: int, latent_shape: tuple[int, int, int]) -> UNet:

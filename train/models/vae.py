@@ -54,7 +54,7 @@ class Vae:
     @property
     def fingerprint(self) -> str:
         """16 hex characters that stand for weights and scale."""
-        return weights_digest(self.module, self._model.to_json_string())
+        return weights_digest(self.module, f"{type(self._model).__name__} {self.scale} {self.shift}")
 
     def encode(self, pixels_bchw: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Scaled latents. AutoencoderKL: drawn from the posterior with a generator, its mean without."""
@@ -92,7 +92,7 @@ class Vae:
 
     def fit_scale(self, latents_bchw: Tensor) -> float:
         """Set the scale so that latents like these (from `encode`) have unit standard deviation; returns it."""
-        deviation = float(latents_bchw.double().std())
+        deviation = float(latents_bchw.detach().double().std())
         if not deviation > 0 or deviation != deviation:
             raise ModelError("the VAE maps every picture to the same latent", hint="train it for more steps, "
                              "or lower vae.latent_weight or vae.kl_weight")
@@ -112,7 +112,8 @@ def build(settings: VaeSettings, folder: str | None = None) -> Vae:
     if source is None:
         return Vae(_fresh(settings), settings, trainable=True)
     subfolder = settings.subfolder if settings.pretrained else None
-    module = loaded("VAE", source, lambda: AutoModel.from_pretrained(source, subfolder=subfolder))
+    module = loaded("VAE", source, lambda: AutoModel.from_pretrained(
+        source, subfolder=subfolder, low_cpu_mem_usage=False))
     if not hasattr(module, "decode") or not hasattr(module.config, "scaling_factor"):
         raise ModelError(f"{source} holds a {type(module).__name__}, which is no VAE",
                          hint="name the folder of a diffusers VAE; vae.subfolder = 'vae' for a whole pipeline")
