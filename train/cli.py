@@ -64,7 +64,7 @@ def run(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirO
         train_denoiser(session)
         if session.ranks.main:
             example = shlex.quote(session.example_prompt())
-            print(session.place("grid.png"))
+            sys.stdout.write(session.place("grid.png") + "\n")
             session.say(_next(f"train sample {example}", recipe, sets, workdir, source))
 
 
@@ -114,6 +114,19 @@ def sample(prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", hel
         sys.stdout.write(json.dumps(drawn, indent=1, ensure_ascii=False) + "\n")
     else:
         sys.stdout.write("".join(f"{picture['file']}\n" for picture in drawn))
+
+
+@app.command()
+def export(out: Annotated[Path | None, typer.Argument(metavar="FOLDER", help="Default: runs/<name>/pipeline.")]
+           = None, recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+           source: SourceOption = None, quiet: QuietOption = False) -> None:
+    """Write a diffusers pipeline directory and print where it lies."""
+    from train import export as exporting
+    from train.denoiser_stage import load_models
+
+    with _session(recipe, sets, workdir, source, quiet=quiet) as session:
+        folder = str(out) if out is not None else session.place("pipeline")
+        sys.stdout.write(exporting.export(load_models(session), folder) + "\n")
 
 
 @app.command()
