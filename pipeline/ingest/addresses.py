@@ -57,13 +57,7 @@ def _dotted(host: str) -> str:
 
 def origin(url: str) -> str:
     """`scheme://host[:port]` of a canonical address: what robots.txt and connection limits are kept by."""
-    return str(URL(url).origin())
-
-
-def host_and_port(url: str) -> tuple[str, int]:
-    """Host in ASCII and port of a canonical address."""
-    parsed = URL(url)
-    return parsed.raw_host or "", parsed.port or 0
+    return url[:url.index("/", len("https://"))]
 
 
 def path_url(path: str) -> str:

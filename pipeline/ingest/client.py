@@ -12,7 +12,7 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from pipeline.ingest.addresses import canonical, host_and_port
+from pipeline.ingest.addresses import canonical
 from pipeline.ingest.body import Body
 from pipeline.ingest.failures import explain
 from pipeline.ingest.guard import Guard, connector
@@ -88,12 +88,12 @@ class Client:
 
         The caller owns the answer's body and closes it.
         """
-        host, port = host_and_port(url)
+        target = URL(url, encoded=True)
         seen: list[Answer] = []
         try:
-            self._guard.check_literal(host, port)
+            self._guard.check_literal(target.raw_host or "", target.port or 0)
             async with asyncio.timeout(self._settings.deadline_s) as deadline:
-                return await self._exchange(url, wish, seen)
+                return await self._exchange(target, wish, seen)
         except Stop as stop:
             outcome, detail = stop.outcome, stop.detail
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -103,10 +103,10 @@ class Client:
         first = seen[0] if seen else Answer(outcome, url)
         return Answer(outcome, url, detail, first.status, headers=first.headers)
 
-    async def _exchange(self, url: str, wish: Wish, seen: list[Answer]) -> Answer:
+    async def _exchange(self, address: URL, wish: Wish, seen: list[Answer]) -> Answer:
         """Puts what the headers say into `seen`, so that it is known however the body ends."""
-        headers = {"Accept": wish.accept, "Accept-Encoding": "gzip, deflate"}
-        request = self._session.get(URL(url, encoded=True), headers=headers, allow_redirects=False)
+        headers, url = {"Accept": wish.accept, "Accept-Encoding": "gzip, deflate"}, str(address)
+        request = self._session.get(address, headers=headers, allow_redirects=False)
         async with request as response:
             answer = Answer("ok", url, "", response.status, headers=_plain(response.headers))
             seen.append(answer)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ingest.addresses import canonical, host_and_port, origin, path_of, path_url, row_id
+from pipeline.ingest.addresses import canonical, origin, path_of, path_url, row_id
 
 # RFC 3986, section 5.4.1: reference resolution against this base
 RFC_BASE = "http://a/b/c/d;p?q"
@@ -56,11 +56,10 @@ def test_canonical_is_idempotent(text: str, start: str) -> None:
     assert once is None or (canonical(once) == once and "#" not in once)
 
 
-def test_origin_and_port() -> None:
+def test_origin() -> None:
     assert origin("https://example.com/a/b?c") == "https://example.com"
     assert origin("http://127.0.0.1:8000/a") == "http://127.0.0.1:8000"
-    assert host_and_port("https://example.com/") == ("example.com", 443)
-    assert host_and_port("http://[::1]:81/") == ("::1", 81)
+    assert origin("http://[::1]:81/") == "http://[::1]:81"
 
 
 @given(st.binary(min_size=1, max_size=40).filter(lambda b: b"\0" not in b and b"/" not in b and b not in (b".", b"..")))
