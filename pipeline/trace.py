@@ -200,13 +200,13 @@ def _verdict(facts: Mapping[str, Any]) -> Iterator[Text]:
         return
     line = Text.assemble(("dropped", "bold red"), f" by {decision['dropped_by']}: ",
                          (str(decision["reason"]), "bold"))
-    if decision["value"] is not None:
-        line.append(f", {_number(decision['value'])}")
-        if decision["threshold"] is not None:
-            line.append(f" against {_number(decision['threshold'])}")
     keeper = (facts.get("dedupe") or {}).get("duplicate_of")
     if decision["dropped_by"] == "dedupe" and keeper:
         line.append(f", in favour of {keeper[:12]}")
+    elif decision["value"] is not None:
+        line.append(f", {_number(decision['value'])}")
+        if decision["threshold"] is not None:
+            line.append(f" against {_number(decision['threshold'])}")
     yield line
     yield Text(f"curate explain {decision['reason']}", style="dim")
 

@@ -8,13 +8,13 @@ import re
 import pytest
 from rich.console import Console
 
-from pipeline import checks, image, select
+from pipeline import checks, dedupe, image, select
 from pipeline.errors import GristmillError
 from pipeline.ingest.outcomes import OUTCOMES
 from pipeline.reasons import explain, meanings, render
 from pipeline.recipe import from_dict
 
-EVERY = sorted({*OUTCOMES, *image.UNREADABLE, *select.REASONS, *checks.reasons()} - {"ok"})
+EVERY = sorted({*OUTCOMES, *image.UNREADABLE, *select.REASONS, *dedupe.REASONS, *checks.reasons()} - {"ok"})
 
 
 @pytest.mark.parametrize("reason", EVERY)
