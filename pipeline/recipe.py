@@ -185,7 +185,8 @@ def _item(items: list[Any], name: str, key: str) -> Any:
 
 
 def _explained(error: ValidationError, where: str) -> RecipeError:
-    first = error.errors()[0]
+    errors = error.errors()
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])  # explains the others
     path = [str(name) for name in first["loc"]]
     key = ".".join(path)
     if first["type"] == "extra_forbidden":
@@ -194,7 +195,7 @@ def _explained(error: ValidationError, where: str) -> RecipeError:
         hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known)) or 'nothing'}"
         return RecipeError(f"{where}: unknown key {key!r}", hint=hint)
     message = re.sub(r"^(Value error|Assertion failed), ", "", first["msg"])
-    got = "" if first["type"] == "missing" else f", got {str(first['input'])[:60]!r}"
+    got = "" if first["type"] in ("missing", "value_error") else f", got {str(first['input'])[:60]!r}"
     return RecipeError(f"{where}: {key}: {message[:1].lower()}{message[1:]}{got}", hint=_advice(path))
 
 

@@ -52,7 +52,7 @@ def plan(run: Run, *, start: str | None = None) -> list[Plan]:
         elif start == name:
             plans.append(Plan(name, True, ["asked for with --from"]))
         elif upstream:
-            plans.append(Plan(name, True, [f"{upstream[0]} runs; skipped if that changes nothing"]))
+            plans.append(Plan(name, True, [f"follows {upstream[-1]}"]))
         else:
             plans.append(Plan(name, False, ["fresh"]))
         if plans[-1].runs:
@@ -119,7 +119,7 @@ def status(run: Run) -> list[JsonObject]:
 def _when(receipt: Receipt | None) -> str | None:
     if receipt is None or "finished" not in receipt.timings:
         return None
-    return datetime.fromtimestamp(receipt.timings["finished"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return datetime.fromtimestamp(receipt.timings["finished"], UTC).strftime("%Y-%m-%d %H:%MZ")
 
 
 def _kept(run: Run, stage: str) -> int | None:

@@ -35,10 +35,11 @@ def recipe_text(name: str, kind: str) -> str:
     lines = [f"# A Gristmill recipe. Keys that are commented out show their defaults.\nname = {json.dumps(name)}"]
     top = {key: field for key, field in model.model_fields.items() if _model(field) is None and key != "name"}
     lines += [_key(key, field) for key, field in top.items()]
+    given = {"ingest.fetch.contact": "https://example.org/your-page"} if sources[kind].on_web else {}
     for key, field in model.model_fields.items():
         section = _model(field)
         if section is not None:
-            lines += _section(key, section, field.description or "", skip=("sources",))
+            lines += _section(key, section, field.description or "", given)
         if key == "ingest":
             lines += _source(kind, sources[kind].Settings)
     return "\n".join(lines) + "\n"
@@ -64,15 +65,17 @@ def _example(key: str) -> str:
         key, '"…"')
 
 
-def _section(path: str, model: type[BaseModel], meaning: str, skip: tuple[str, ...] = ()) -> list[str]:
+def _section(path: str, model: type[BaseModel], meaning: str, given: dict[str, str]) -> list[str]:
     lines = [f"\n# {meaning}\n[{path}]"]
     inner: list[str] = []
     for key, field in model.model_fields.items():
         section = _model(field)
-        if key in skip:
+        if path == "ingest" and key == "sources":
             continue
         if section is not None:
-            inner += _section(f"{path}.{key}", section, field.description or "")
+            inner += _section(f"{path}.{key}", section, field.description or "", given)
+        elif f"{path}.{key}" in given:
+            lines.append(f"{_comment(field)}\n{key} = {toml_value(given[f'{path}.{key}'])}")
         else:
             lines.append(_key(key, field))
     return lines + inner
