@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from pipeline.errors import StorageError
 from pipeline.ingest.magic import HEAD
 
 IN_MEMORY = 1 << 20
@@ -12,6 +15,18 @@ IN_MEMORY = 1 << 20
 
 SPOOL_IN_MEMORY = 32 << 20
 """Bytes of a chunk's finished bodies kept in memory."""
+
+
+@contextmanager
+def _disk() -> Iterator[None]:
+    """A full disk here must not pass for a broken connection."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot keep bytes under way in {tempfile.gettempdir()}: {error.strerror}",
+            hint="free some space there, or point TMPDIR elsewhere; then run the same command again",
+        ) from error
 
 
 class Body:
@@ -27,7 +42,8 @@ class Body:
     def append(self, piece: bytes) -> None:
         if len(self.head) < HEAD:
             self.head += piece[:HEAD - len(self.head)]
-        self._file.write(piece)
+        with _disk():
+            self._file.write(piece)
         self._digest.update(piece)
         self.length += len(piece)
 
@@ -53,8 +69,9 @@ class Spool:
     def keep(self, body: Body) -> tuple[int, int]:
         """Take a body over and close it; returns the (offset, length) to `read` it by."""
         place = (self._end, body.length)
-        self._file.seek(self._end)
-        self._file.write(body.read())
+        with _disk():
+            self._file.seek(self._end)
+            self._file.write(body.read())
         self._end += body.length
         body.close()
         return place

@@ -16,6 +16,7 @@ from pipeline.ingest.politeness import ROBOTS_BYTES, HostGate, Robots, opt_out, 
 from pipeline.ingest.settings import FetchSettings
 
 _PUSH_BACK = (429, 503)
+_TOO_LONG = "asks to wait longer than ingest.fetch.max_wait_s"
 
 
 class PictureWish(Wish):
@@ -111,7 +112,7 @@ class Fetcher:
                 return answer
             wait = self._wait(answer, attempt)
             if wait > self.settings.max_wait_s:
-                return replace(answer, detail=f"{answer.detail}; asks to wait {wait:.0f} s")
+                return replace(answer, detail=f"{answer.detail}; {_TOO_LONG}")
             if answer.status in _PUSH_BACK:
                 gate.hold(wait)
             if attempt < self.settings.retries:
@@ -144,7 +145,7 @@ class Fetcher:
             answer.body.close()
         robots = robots_from(answer.outcome, answer.status, body, answer.detail)
         gate = self._gate(site)
-        gate.delay_s = max(gate.delay_s, robots.crawl_delay)
+        gate.delay_s = max(gate.delay_s, min(robots.crawl_delay, self.settings.max_wait_s))
         return robots
 
     def _gate(self, site: str) -> HostGate:

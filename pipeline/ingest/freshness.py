@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,21 +62,31 @@ class Generations:
             storage.write_bytes(self._url, text.encode())
 
 
-def lost_containers(values: pa.Table) -> list[str]:
-    """Raw tars that hold bytes of these rows and are gone, or end too early."""
-    held = values.select(["container", "offset", "length"]).filter(pc.is_valid(values.column("container")))
+def lost_containers(values: pa.Table, folder: str) -> list[str]:
+    """Raw tars in `folder` that hold bytes of these rows and are gone or, on a local disk, end too early.
+
+    Pictures in place are not looked at: their source's fingerprint covers them. An object in object storage
+    is there whole or not at all, so one listing of its names is enough.
+    """
+    inside = pc.fill_null(pc.starts_with(values.column("container"), folder), False)
+    held = values.select(["container", "offset", "length"]).filter(inside)
     held = held.append_column("end", pc.add(held.column("offset"), held.column("length")))
     ends = held.group_by("container").aggregate([("end", "max")]).to_pylist()
+    if not ends:
+        return []
+    there, on_disk = set(storage.names(folder)), storage.local(folder) is not None
     return [
         each["container"] for each in ends
-        if not storage.exists(each["container"]) or storage.size(each["container"]) < each["end_max"]
+        if each["container"].rsplit("/", 1)[-1] not in there
+        or (on_disk and storage.size(each["container"]) < each["end_max"])
     ]
 
 
-def still_good(values: pa.Table, before: Any, now: JsonObject) -> np.ndarray:
+def still_good(values: pa.Table, folder: str, before: JsonObject | None, now: JsonObject) -> np.ndarray:
     """Which fetched rows need not be fetched again: bytes at hand, or failures that no changed limit explains."""
     outcomes, containers = values.column("fetch_outcome"), values.column("container")
-    at_hand = pc.fill_null(pc.invert(pc.is_in(containers, pa.array(lost_containers(values), pa.string()))), True)
+    lost = pa.array(lost_containers(values, folder), pa.string())
+    at_hand = pc.fill_null(pc.invert(pc.is_in(containers, lost)), True)
     unchanged = before is None or before == now
     explained = pa.array([] if unchanged else sorted(BOUND_BY_LIMITS), pa.string())
     settled = pc.invert(pc.is_in(outcomes, explained))

@@ -24,7 +24,7 @@ class FetchSettings(Settings):
     connections_per_host: int = Field(4, ge=1, description="requests under way at once to one host")
     delay_s: float = Field(
         0.0, ge=0, description="pause between two requests to one host, seconds; a longer Crawl-delay in "
-        "robots.txt wins"
+        "robots.txt wins, up to max_wait_s"
     )
     deadline_s: float = Field(30.0, gt=0, description="one attempt, from connecting to the last byte, seconds")
     connect_s: float = Field(10.0, gt=0, description="connecting, TLS included, seconds")

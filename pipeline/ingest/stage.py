@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import storage
+from pipeline.errors import RecipeError
 from pipeline.ingest.fetch import RAW, READS, VALUES, FetchWorker
 from pipeline.ingest.freshness import Generations, limits, lost_containers, manners, still_good
 from pipeline.ingest.listing import CARRIED, FOLDER, HIDDEN, Frozen, Listing, freeze, key_of, source_columns
@@ -62,7 +63,9 @@ class IngestStage(RowStage):
         }
 
     def check(self, run: Run) -> None:
-        """Every source can be opened. Raises SourceError."""
+        """Every source can be opened. Raises SourceError, RecipeError without any source."""
+        if not self.sources(run):
+            raise RecipeError("ingest.sources is empty", hint="`curate init` writes a recipe with a source to fill in")
         source_columns(self.sources(run))
         self.fingerprints(run)
 
@@ -98,10 +101,10 @@ class IngestStage(RowStage):
 
     def holds(self, run: Run, output: Output) -> Holds | None:
         before = None if output.previous is None else output.previous.basis["settings"].get("limits")
-        now = limits(_settings(run).fetch)
+        now, raw = limits(_settings(run).fetch), storage.join(run.data, RAW)
 
         def good(values: pa.Table) -> np.ndarray:
-            return still_good(values, before, now)
+            return still_good(values, raw, before, now)
 
         return good
 
@@ -110,7 +113,7 @@ class IngestStage(RowStage):
         lost: set[str] = set()
         for part in run.manifests.need(self.name).tables[""]:
             values = read_part(run.manifests.folder(self.name), part, _PLACES)
-            lost.update(lost_containers(_in_folder(values, storage.join(run.data, RAW))))
+            lost.update(lost_containers(values, storage.join(run.data, RAW)))
         return sorted(lost)
 
     def settle(self, run: Run, receipt: Receipt) -> None:
@@ -159,10 +162,6 @@ def _settings(run: Run) -> IngestSettings:
 
 def _distinct(table: pa.Table) -> list[str]:
     return [url for url in pc.unique(table.column(0)).to_pylist() if url is not None]
-
-
-def _in_folder(values: pa.Table, folder: str) -> pa.Table:
-    return values.filter(pc.fill_null(pc.starts_with(values.column("container"), folder), False))
 
 
 def _keep_only(folder: str, names: set[str]) -> None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Literal, cast
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline.errors import SourceError
 from pipeline.ingest.sources._metadata import Metadata
@@ -59,6 +59,14 @@ class FolderSource(Source):
         metadata_license: str = Field("", description="its key that holds the licence's address")
         metadata_keep: tuple[str, ...] = Field((), description="its further keys to keep as source_* columns")
 
+        @model_validator(mode="after")
+        def _metadata_is_named(self) -> FolderSource.Settings:
+            if self.label_from == "metadata" and not self.metadata_label:
+                raise ValueError("label_from is metadata, but metadata_label names no key of it")
+            if not self.metadata and (self.metadata_label or self.metadata_license or self.metadata_keep):
+                raise ValueError("metadata_* keys are named, but `metadata` names no file")
+            return self
+
     def __init__(self, settings: SourceSettings) -> None:
         super().__init__(settings)
         self._own = cast(FolderSource.Settings, settings)
@@ -80,11 +88,10 @@ class FolderSource(Source):
         return path
 
     def columns(self) -> dict[str, pa.DataType]:
-        if self._metadata is not None:  # opened here, so that faults in it are found before any work
-            self._metadata.check((*self._own.metadata_captions, *self._own.metadata_keep, *filter(
-                None, (self._own.metadata_label, self._own.metadata_license))))
-        else:
-            _ = self._root
+        own, metadata = self._own, self._metadata  # opened here, so that faults are found before any work
+        if metadata is not None:
+            captions = own.metadata_captions if "metadata" in own.caption_from else ()
+            metadata.check((*captions, *own.metadata_keep, *filter(None, (own.metadata_label, own.metadata_license))))
         return dict.fromkeys(self._own.metadata_keep, pa.string())
 
     @cached_property

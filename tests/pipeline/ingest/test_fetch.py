@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hostile
 import pyarrow as pa
 import pytest
-from hostile import HTML, PICTURE, Hostile, reply
 
 from pipeline.ingest.addresses import canonical
 from pipeline.ingest.fetch import VALUES, FetchWorker
 from pipeline.ingest.outcomes import OUTCOMES
 from pipeline.ingest.settings import FetchSettings
+from tests.pipeline.ingest import hostile
+from tests.pipeline.ingest.hostile import HTML, PICTURE, Hostile, reply
 
 BIG = 200_000
 ROBOTS = b"User-agent: *\nDisallow: /forbidden/\n\nUser-agent: gristmill\nDisallow: /forbidden/\nDisallow: /ours/\n"

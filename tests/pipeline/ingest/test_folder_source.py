@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import PICTURE
 
 from pipeline.errors import SourceError
 from pipeline.ingest.sources.base import Found, Log, Page
 from pipeline.ingest.sources.folder import FolderSource
+from tests.pipeline.ingest.hostile import PICTURE
 
 
 class NoWeb:

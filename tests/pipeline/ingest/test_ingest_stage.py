@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import hostile
 import pytest
-from hostile import PICTURE, Hostile, reply
 from pydantic import ValidationError
 
 from pipeline.engine import LocalEngine
-from pipeline.errors import SourceError
+from pipeline.errors import RecipeError, SourceError, StorageError
 from pipeline.ingest.addresses import row_id
 from pipeline.ingest.settings import IngestSettings
 from pipeline.ingest.stage import IngestStage
@@ -27,6 +27,8 @@ from pipeline.recipe import Recipe
 from pipeline.run import Run
 from pipeline.schema import INGEST
 from pipeline.stage import freshness, run_stage
+from tests.pipeline.ingest import hostile
+from tests.pipeline.ingest.hostile import PICTURE, Hostile, reply
 
 INDEX = """<title>index</title><a href="two.html">two</a> <a href="secret/index.html">no</a> <a href="gone.html">x</a>
 <figure><img src="1.png" alt="first"><figcaption>The first</figcaption></figure>
@@ -282,10 +284,31 @@ def test_an_unreachable_site_is_one_clear_line(tmp_path: Path) -> None:
     ({"sources": [{"kind": "folder", "name": "s", "path": "a"}, {"kind": "folder", "name": "s", "path": "b"}]}, "'s'"),
     ({"sources": [{"kind": "folder", "name": "../s", "path": "a"}]}, "pattern"),
     ({"sources": [{"kind": "sight", "name": "s"}]}, "site"),
+    ({"sources": [{"kind": "folder", "name": "s", "path": "a", "label_from": "metadata"}]}, "metadata_label"),
+    ({"sources": [{"kind": "folder", "name": "s", "path": "a", "metadata_keep": ["x"]}]}, "names no file"),
 ])
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         IngestSettings.model_validate(settings)
+
+
+def test_a_run_without_sources_stops_at_once(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"ingest\.sources is empty"):
+        ingest(tmp_path, {})
+
+
+def test_a_full_temporary_disk_is_no_broken_connection(server: Hostile, tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def __init__(self, max_size: int) -> None: ...
+        def close(self) -> None: ...
+        def write(self, data: bytes) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", Full)
+    with pytest.raises(StorageError, match="No space left") as caught:
+        ingest(tmp_path, site_settings(server))
+    assert "TMPDIR" in caught.value.hint
 
 
 def test_every_setting_is_described() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_folder_source import NoWeb
 
 from pipeline.errors import SourceError
 from pipeline.ingest.sources.base import Found, Log
 from pipeline.ingest.sources.urls import UrlsSource
+from tests.pipeline.ingest.test_folder_source import NoWeb
 
 RECORDS: list[dict[str, Any]] = [
     {"URL": "http://h/1.png", "TEXT": "a cat", "WIDTH": 640, "similarity": 0.25, "LICENSE": "https://l.example/"},
