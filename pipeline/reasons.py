@@ -35,6 +35,15 @@ _LOOK = {
 
 
 @dataclass(frozen=True)
+class Meaning:
+    """What a reason means when `stage` gives it; `check` is the check's name for reasons of `filter`."""
+
+    stage: str
+    check: str | None
+    text: str
+
+
+@dataclass(frozen=True)
 class SettingNote:
     """A setting that changes a reason: `value` is the recipe's, or the default."""
 
@@ -62,39 +71,46 @@ class Explanation:
         }
 
 
-def meanings() -> dict[str, tuple[str, str | None, str]]:
-    """Reason → (stage, check or None, meaning) for every reason that a row can be dropped for."""
+def meanings() -> dict[str, list[Meaning]]:
+    """Every reason that a row can be dropped for → its meanings; two stages may give one reason."""
     from pipeline import dedupe, image, select
     from pipeline.checks import registry
     from pipeline.ingest.outcomes import OK, OUTCOMES
 
-    found: dict[str, tuple[str, str | None, str]] = {}
-    by_stage: list[tuple[str, Mapping[str, str]]] = [
-        ("select", select.REASONS), ("dedupe", dedupe.REASONS), ("measure", image.UNREADABLE),
-        ("ingest", OUTCOMES),
+    given: list[tuple[str, str | None, Mapping[str, str]]] = [
+        ("ingest", None, OUTCOMES), ("measure", None, image.UNREADABLE), ("dedupe", None, dedupe.REASONS),
+        *(("filter", name, check.reasons) for name, check in registry().items()), ("select", None, select.REASONS),
     ]
-    for stage, reasons in by_stage:
-        found |= {reason: (stage, None, meaning) for reason, meaning in reasons.items() if reason != OK}
-    for name, check in registry().items():
-        found |= {reason: ("filter", name, meaning) for reason, meaning in check.reasons.items()}
+    found: dict[str, list[Meaning]] = {}
+    for stage, check, reasons in given:
+        for reason, text in reasons.items():
+            if reason != OK:
+                found.setdefault(reason, []).append(Meaning(stage, check, text))
     return found
 
 
-def explain(reason: str, recipe: Recipe | None = None) -> Explanation:
+def explain(reason: str, recipe: Recipe | None = None, *, stage: str | None = None) -> Explanation:
     """What a drop reason means. Settings show the recipe's values when one is given, else the defaults.
 
-    Raises GristmillError for a reason that nothing gives, naming the nearest ones.
+    A reason that several stages give is explained for the one named `stage`, or for all of them. Raises
+    GristmillError for a reason that nothing gives, naming the nearest ones.
     """
     known = meanings()
     if reason not in known:
         near = difflib.get_close_matches(reason, known, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"reasons are: {', '.join(sorted(known))}"
         raise GristmillError(f"there is no drop reason {reason!r}", hint=hint)
-    stage, check, meaning = known[reason]
+    given = [each for each in known[reason] if each.stage == stage] or known[reason]
+    meaning = given[0].text
+    if len(given) > 1:
+        meaning = " ".join(f"By {each.stage}: {each.text}" for each in given)
+    check = given[0].check
     keys = [f"filter.{check}.{name}" for name in _check_settings(check)] if check else []
     keys += [key.rstrip(".") for key in _SETTING.findall(meaning)]
     notes = (_setting(key, recipe) for key in dict.fromkeys(keys))
-    return Explanation(reason, stage, meaning, _LOOK[stage], check, tuple(note for note in notes if note))
+    look = "; ".join(_LOOK[each.stage] for each in given)
+    by = " or ".join(each.stage for each in given)
+    return Explanation(reason, by, meaning, look, check, tuple(note for note in notes if note))
 
 
 def _check_settings(check: str) -> list[str]:

@@ -156,7 +156,7 @@ def _sheets(counted: funnel.Funnel, dropped: Mapping[tuple[str, str], Indices], 
     for step in counted.steps:
         for reason, count in step.dropped:
             if (step.stage, reason) in dropped:
-                meaning, settings, check = _meaning(reason, recipe)
+                meaning, settings, check = _meaning(step.stage, reason, recipe)
                 tiles = sheet_tiles(dropped[step.stage, reason], found, thumbnails, crop=check in pixel_checks)
                 yield Sheet(reason, step.stage, count, count / max(counted.rows, 1), meaning, settings, tiles,
                             any(tile.picture for tile in tiles))
@@ -169,10 +169,10 @@ def _pixel_checks() -> set[str]:
     return {name for name, check in registry().items() if check.columns}
 
 
-def _meaning(reason: str, recipe: Recipe) -> tuple[str, tuple[str, ...], str | None]:
+def _meaning(stage: str, reason: str, recipe: Recipe) -> tuple[str, tuple[str, ...], str | None]:
     """What the reason means, the settings that change it, its check. A reason nobody explains is shown bare."""
     try:
-        found = reasons.explain(reason, recipe)
+        found = reasons.explain(reason, recipe, stage=stage)
     except GristmillError:
         return "", (), None
     settings = tuple(f"{note.key} = {note.value}" for note in found.settings)

@@ -21,7 +21,7 @@ class ReportSettings(Settings):
     captions: int = Field(24, ge=0, le=500, description="rows shown whose caption was replaced")
     thumbnail_side: int = Field(208, ge=64, le=1024, description="longer side of a thumbnail, px")
     crop_side: int = Field(
-        160, ge=0, le=512,
-        description="side of the 1:1 crop shown for faults that thumbnails hide (blur, compression), px; 0: none",
+        96, ge=0, le=512,
+        description="side of the detail shown for faults that thumbnails hide (blur, compression), px; 0: none",
     )
     quality: int = Field(72, ge=20, le=95, description="WebP quality of thumbnails, 20..95")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from made_up import MadeUpRun, make_up
+
+from tests.pipeline.made_up import MadeUpRun, make_up
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import DROPPED_BY, PLANTED, MadeUpRun, make_up
 from rich.console import Console
 
 from pipeline.errors import ManifestError
 from pipeline.funnel import NO_MODEL, Funnel, Step, cells_of, funnel, render
 from pipeline.manifest import Manifests
 from pipeline.schema import STAGES
+from tests.pipeline.made_up import DROPPED_BY, PLANTED, MadeUpRun, make_up
 
 
 def drawn(result: Funnel, width: int = 80, encoding: str = "utf-8", **options: bool) -> str:

@@ -55,5 +55,13 @@ def test_an_unknown_reason_names_the_near_one() -> None:
     assert "robots" in far.value.hint
 
 
+def test_a_reason_of_two_stages_is_explained_for_each() -> None:
+    both = explain("not_an_image")
+    assert OUTCOMES["not_an_image"] in both.meaning
+    assert image.UNREADABLE["not_an_image"] in both.meaning
+    assert explain("not_an_image", stage="measure").meaning == image.UNREADABLE["not_an_image"]
+    assert explain("not_an_image", stage="ingest").meaning == OUTCOMES["not_an_image"]
+
+
 def test_ok_is_no_reason() -> None:
     assert "ok" not in meanings()

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import MARKUP, THRESHOLDS, MadeUpRun
 from rich.console import Console
 
 from pipeline.errors import GristmillError, ManifestError
 from pipeline.manifest import Manifests
 from pipeline.schema import STAGES
 from pipeline.trace import render_facts, row_facts
+from tests.pipeline.made_up import MARKUP, THRESHOLDS, MadeUpRun
 
 
 def shown(facts: dict[str, Any], width: int = 100) -> str:

@@ -8,8 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from browser import chromium, visit
-from made_up import MARKUP, MIN_CLIP_SCORE, PLANTED, MadeUpRun, make_up
 
 from pipeline import report, storage
 from pipeline.errors import ManifestError
@@ -18,12 +16,14 @@ from pipeline.recipe import Recipe, from_dict
 from pipeline.report import thumbnails
 from pipeline.report.page import HERE
 from pipeline.schema import STAGES
+from tests.pipeline.made_up import MARKUP, MIN_CLIP_SCORE, PLANTED, MadeUpRun, make_up
+from tests.pipeline.report.browser import chromium, visit
 
 BROKEN = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.alt)"
 WITHOUT_ALT = "[...document.images].filter(i => !i.alt).length"
 PICTURES = "document.images.length"
 TOO_WIDE = ("[...document.querySelectorAll('main *, header *')].filter(e => e.getBoundingClientRect().right > "
-            "innerWidth + 1 && !e.closest('.scroll')).map(e => e.outerHTML.slice(0, 120))")
+            "innerWidth + 1 && !e.closest('.scroll, .frame img')).map(e => e.outerHTML.slice(0, 120))")
 DEAD_LINKS = ("[...document.querySelectorAll('a[href^=\"#\"]')].map(a => a.hash.slice(1))"
               ".filter(id => !document.getElementById(id))")
 DOUBLE_IDS = "[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, at, all) => all.indexOf(id) != at)"

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import PART_ROWS, MadeUpRun
 from scipy.stats import chisquare, kstest
 
 from pipeline.report.sample import RunRows, nearest, pick, ranks
+from tests.pipeline.made_up import PART_ROWS, MadeUpRun
 
 IDS = pa.chunked_array([[hashlib.blake2b(str(n).encode(), digest_size=16).hexdigest() for n in range(4000)]])
 
