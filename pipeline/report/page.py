@@ -14,11 +14,12 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from pipeline import funnel, reasons, storage
+from pipeline.checks import registry
 from pipeline.engine import LocalEngine
 from pipeline.errors import GristmillError
 from pipeline.manifest import Manifests
 from pipeline.report.charts import number
-from pipeline.report.panels import Line, Panel, check_lines, clip_line, near, panel
+from pipeline.report.panels import Line, Panel, check_lines, clip_line, in_detail, near, panel
 from pipeline.report.sample import Indices, RunRows, ranks
 from pipeline.report.tables import ClassLine, StageLine, class_lines, last_finished, stage_lines
 from pipeline.report.thumbnails import Sizes, Thumbnails
@@ -152,21 +153,14 @@ def _lines(rows: RunRows, recipe: Recipe) -> Iterator[Line]:
 def _sheets(counted: funnel.Funnel, dropped: Mapping[tuple[str, str], Indices], found: Found,
             thumbnails: Thumbnails, recipe: Recipe) -> Iterator[Sheet]:
     """One sheet per stage and reason, in the funnel's order."""
-    pixel_checks = _pixel_checks()
+    detailed = {name for name, check in registry().items() if in_detail(check)}
     for step in counted.steps:
         for reason, count in step.dropped:
             if (step.stage, reason) in dropped:
                 meaning, settings, check = _meaning(step.stage, reason, recipe)
-                tiles = sheet_tiles(dropped[step.stage, reason], found, thumbnails, crop=check in pixel_checks)
+                tiles = sheet_tiles(dropped[step.stage, reason], found, thumbnails, crop=check in detailed)
                 yield Sheet(reason, step.stage, count, count / max(counted.rows, 1), meaning, settings, tiles,
                             any(tile.picture for tile in tiles))
-
-
-def _pixel_checks() -> set[str]:
-    """Checks that look at pixels themselves: their faults show at full size only."""
-    from pipeline.checks import registry
-
-    return {name for name, check in registry().items() if check.columns}
 
 
 def _meaning(stage: str, reason: str, recipe: Recipe) -> tuple[str, tuple[str, ...], str | None]:

@@ -61,6 +61,15 @@ class Line:
     texts: bool
 
 
+PLAIN = 20
+"""Checks of a lower rank look for faults that a thumbnail shows as well."""
+
+
+def in_detail(check: Check) -> bool:
+    """Whether the check's fault lies in the pixels' detail: blur, compression, enlargement."""
+    return bool(check.columns) and check.rank >= PLAIN
+
+
 def check_lines(rows: RunRows, checks: Mapping[str, CheckSettings]) -> Iterator[Line]:
     """One line per verdict of all checks that are not off and whose columns exist.
 
@@ -84,7 +93,7 @@ def _line(name: str, check: Check, settings: CheckSettings, verdict: Verdict, se
     return Line(
         name, about, _unit(check, settings, verdict, seen), settings.action, verdict.reason,
         tuple(f"filter.{name}.{key} = {value}" for key, value in dumped.items() if key != "action"),
-        verdict.value, verdict.failed, verdict.threshold, crop=bool(check.columns),
+        verdict.value, verdict.failed, verdict.threshold, crop=in_detail(check),
         texts="captions" in check.reads,
     )
 

@@ -95,12 +95,19 @@ def test_each_reason_has_its_pictures_with_value_and_id(page: Path, run: MadeUpR
         for row in run.of(fate):
             assert row["id"][:12] in article
             assert row["page_url"] in article
-        assert article.count("<img") == PLANTED[fate] * (2 if fate == "blank" else 1)  # blank looks at pixels: crops
+        assert article.count("<img") == PLANTED[fate]
     truncated = html.split('id="measure-truncated"')[1].split("</article>")[0]
     assert truncated.count('aria-label="no picture: truncated"') == PLANTED["truncated"]
     missing = html.split('id="ingest-not_found"')[1].split("</article>")[0]
     assert missing.count("404 Not Found") == PLANTED["not_found"]
     assert "<img" not in missing
+
+
+def test_faults_of_detail_are_shown_at_full_size(page: Path) -> None:
+    html = page.read_text("utf-8")
+    crushed = html.split('id="check-heavy_compression"')[1].split("</article>")[0]
+    assert crushed.count("detail of the same picture") == crushed.count('<figure class="tile double">') > 0
+    assert "detail of the same picture" not in html.split('id="check-low_resolution"')[1].split("</article>")[0]
 
 
 def test_copies_stand_beside_their_keepers(page: Path, run: MadeUpRun) -> None:
