@@ -34,7 +34,8 @@ def test_stable_diffusions_schedule_has_its_published_values() -> None:
     for t, value in STABLE_DIFFUSION.items():
         assert float(kept[t]) == pytest.approx(value, rel=2e-5)
     times = torch.tensor(list(SIGNAL_TO_NOISE))
-    assert objective(prediction="epsilon").snr(times).tolist() == pytest.approx(list(SIGNAL_TO_NOISE.values()), rel=5e-5)
+    ratios = objective(prediction="epsilon").snr(times).tolist()
+    assert ratios == pytest.approx(list(SIGNAL_TO_NOISE.values()), rel=5e-5)
 
 
 def test_zero_terminal_snr_rescales_the_schedule() -> None:
