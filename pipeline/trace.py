@@ -216,7 +216,7 @@ def _heading(text: str) -> Text:
 
 
 def _caption_table(captions: list[dict[str, Any]]) -> Table:
-    table = _plain_table()
+    table = _plain_table(4)
     for item in captions:
         origin = str(item["origin"] or "") + (" (copy)" if item["from_copy"] else "")
         table.add_row("→" if item["chosen"] else "", clean(item["text"] or "(empty)"),
@@ -225,7 +225,7 @@ def _caption_table(captions: list[dict[str, Any]]) -> Table:
 
 
 def _failed_table(failed: list[dict[str, Any]]) -> Table:
-    table = _plain_table()
+    table = _plain_table(3)
     for item in failed:
         table.add_row(item["reason"], f"{_number(item['value'])} against {_number(item['threshold'])}",
                       Text(f"{item['action']}, check {item['check']}", style="dim"))
@@ -233,7 +233,7 @@ def _failed_table(failed: list[dict[str, Any]]) -> Table:
 
 
 def _copy_table(copies: list[dict[str, Any]]) -> Table:
-    table = _plain_table()
+    table = _plain_table(4)
     for copy in copies:
         size = f"{copy['width']}×{copy['height']}" if copy.get("width") else ""
         state = "kept" if copy.get("kept") else copy.get("reason") or copy.get("relation") or ""
@@ -251,8 +251,12 @@ def _pairs(values: Mapping[str, Any]) -> Table:
     return table
 
 
-def _plain_table() -> Table:
-    return Table(box=None, show_header=False, pad_edge=True, padding=(0, 1, 0, 1))
+def _plain_table(columns: int = 2) -> Table:
+    """Without lines; long values are folded, never cut: people copy hashes and paths from here."""
+    table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 1, 0, 1))
+    for _ in range(columns):
+        table.add_column(overflow="fold")
+    return table
 
 
 def _number(value: Any) -> str:

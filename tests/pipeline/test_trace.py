@@ -95,6 +95,15 @@ def test_nothing_scraped_can_steer_the_terminal(made_up_run: MadeUpRun) -> None:
     assert "word" in text
 
 
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_nothing_is_cut_for_want_of_width(width: int, made_up_run: MadeUpRun) -> None:
+    row = made_up_run.of("kept")[0]
+    lines = shown(row_facts(made_up_run.manifests, row["id"]), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert row["sha256"].hex() in "".join(line.strip() for line in lines)
+    assert "…" not in "".join(lines)
+
+
 @pytest.mark.parametrize("last", list(STAGES))
 def test_a_row_can_be_asked_about_at_any_moment(last: str, tmp_path: Path, made_up_run: MadeUpRun) -> None:
     stages = list(STAGES)[: list(STAGES).index(last) + 1]
