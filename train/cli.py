@@ -117,6 +117,25 @@ def sample(prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", hel
 
 
 @app.command()
+def evaluate(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+             source: SourceOption = None, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Draw the recipe's prompts, put real pictures through the VAE, score both; print the figures."""
+    from train import evaluate as evaluating
+    from train.denoiser_stage import load_models
+
+    with _session(recipe, sets, workdir, source, quiet=quiet) as session:
+        figures = evaluating.evaluate(session, load_models(session))
+        folder = session.place(evaluating.FOLDER)
+        if as_json:
+            sys.stdout.write(json.dumps({"folder": folder, **figures}, indent=1) + "\n")
+            return
+        sys.stdout.write("".join(f"{name}: {value}\n" for name, value in figures.items() if value is not None))
+        sys.stdout.write(folder + "\n")
+        if session.recipe.name.startswith("demo"):
+            session.say(f"next: curate demo-judge {shlex.quote(folder)}")
+
+
+@app.command()
 def export(out: Annotated[Path | None, typer.Argument(metavar="FOLDER", help="Default: runs/<name>/pipeline.")]
            = None, recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
            source: SourceOption = None, quiet: QuietOption = False) -> None:

@@ -52,6 +52,15 @@ class Ranks:
         dist.all_gather_object(out, value)
         return out
 
+    def from_main(self, value: T) -> T:
+        """The main rank's value, on all ranks: for what is found on disk, which another rank may see differently."""
+        if self.world == 1:
+            return value
+        held: list[Any] = [value]
+        dist.broadcast_object_list(held, src=0)
+        found: T = held[0]
+        return found
+
     def barrier(self) -> None:
         if self.world > 1:
             dist.barrier()
@@ -61,7 +70,7 @@ class Ranks:
         if self.world == 1:
             return task
         devices = [self.device.index] if self.device.type == "cuda" else None
-        return DistributedDataParallel(task, device_ids=devices, broadcast_buffers=False)
+        return DistributedDataParallel(task, device_ids=devices)
 
     def check_batch(self, batch: int, accumulate: int) -> None:
         """Raises TrainingError when a batch cannot be shared out evenly."""

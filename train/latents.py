@@ -94,7 +94,7 @@ def encode_pictures(store: ArrayStore, pictures: Pictures, rows: Sequence[int], 
     digests = pictures.shards.digests
     missing = {digests[row]: row for row in rows if digests[row] not in store}
     bad: dict[int, str] = {}
-    chunks = _shares(list(missing.values()), ranks)
+    chunks = _shares(ranks.from_main(list(missing.values())), ranks)
     total = sum(len(chunk) for chunk in chunks)
     done = 0
     with ThreadPoolExecutor(max(1, threads)) as pool:
@@ -117,7 +117,7 @@ def encode_captions(store: ArrayStore, captions: Sequence[str],
                     *, ranks: Ranks, report: Report) -> None:
     """Put the text states (l, d) and mask (l,) of all captions into the store; each rank does its share."""
     missing = [text for text in dict.fromkeys(captions) if content_key(text) not in store]
-    chunks = _shares(missing, ranks)
+    chunks = _shares(ranks.from_main(missing), ranks)
     total = sum(len(chunk) for chunk in chunks)
     done = 0
     for chunk in chunks:

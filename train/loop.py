@@ -117,9 +117,12 @@ class State:
 
     def restore(self) -> bool:
         """Go back to the newest checkpoint; False when there is none. Raises TrainingError for a foreign one."""
-        kept = checkpoint.load(self.job.folder, device=self.job.ranks.device)
-        if kept is None:
+        # Only the main rank looks: another one might already see the checkpoint that it writes next.
+        known = self.job.ranks.from_main(checkpoint.positions(self.job.folder))
+        if not known:
             return False
+        kept = checkpoint.load(self.job.folder, known[-1], device=self.job.ranks.device)
+        assert kept is not None
         self._check(kept)
         self.task.load_state_dict(kept["task"])
         self.optimiser.load_state_dict(kept["optimiser"])

@@ -194,7 +194,7 @@ class Session:
     def say(self, line: str) -> None:
         """One line on stderr, from the main rank only."""
         if self.ranks.main and not self.quiet:
-            Console(stderr=True).print(f"  {line}", highlight=False)
+            Console(stderr=True).print(f"  {line}", highlight=False, soft_wrap=True)
 
     def identity(self, sections: Sequence[str]) -> dict[str, str]:
         """The settings that decide a run's weights, by dotted key, besides the data's hash."""

@@ -70,7 +70,7 @@ class Watch:
             self._board = SummaryWriter(storage.join(self.folder, "tensorboard"), purge_step=state.position)  # type: ignore[no-untyped-call]
             self._stack.callback(self._board.close)
         if state.position and not state.finished:
-            self.console.print(f"  {state.task.name}: going on after {state.step} steps", highlight=False)
+            self._print(f"{state.task.name}: going on after {state.step} steps")
         if sys.stderr.isatty() and not self.console.quiet:
             self._bar = self._stack.enter_context(Progress(
                 TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
@@ -97,7 +97,7 @@ class Watch:
         if state.job.ranks.main:
             self._write({"kind": "event", "event": kind, "step": state.step, "samples": state.position, **facts})
             said = ", ".join(f"{name} {value}" for name, value in facts.items())
-            self.console.print(f"  {kind.replace('_', ' ')} at step {state.step}: {said[:300]}", highlight=False)
+            self._print(f"{kind.replace('_', ' ')} at step {state.step}: {said[:300]}")
 
     def _log_training(self, state: State, result: StepResult) -> None:
         now = time.monotonic()
@@ -145,7 +145,10 @@ class Watch:
             left = (state.job.settings.steps - state.step) * state.job.settings.batch / max(speed, 1e-9)
             parts += [f"loss {lines[-1]['loss']:.4f}", f"{speed:.0f} samples/s", f"{left / 60:.1f} min left"]
         parts[1:1] = [f"{name} {value:.4f}" for name, value in found.items()]
-        self.console.print(f"  {state.task.name}: " + ", ".join(parts), highlight=False)
+        self._print(f"{state.task.name}: " + ", ".join(parts))
+
+    def _print(self, line: str) -> None:
+        self.console.print(f"  {line}", highlight=False, soft_wrap=True)
 
     def _scalars(self, state: State, group: str, line: Mapping[str, Any], names: Sequence[str]) -> None:
         if self._board is not None:

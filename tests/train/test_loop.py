@@ -27,13 +27,14 @@ def shards(tmp_path: Path) -> Path:
 
 
 RANKED = """
-import sys, torch
+import sys, time, torch
 from pathlib import Path
 from tests.train.tinytasks import *
 from train.distributed import joined
 from train.loop import train
 torch.set_num_threads(1)
 with joined("cpu") as ranks:
+    time.sleep(ranks.rank)  # the second rank comes to a folder in which the first has already written
     task, watch = Tiny(), Silent()
     train(task, tiny_job(Path(sys.argv[1]), Path(sys.argv[2]), ranks=ranks, accumulate=int(sys.argv[3])), watch)
     torch.save({"weights": weights(task), "losses": watch.losses}, f"{sys.argv[2]}/result-{ranks.rank}.pt")
