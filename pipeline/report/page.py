@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pipeline.recipe import Recipe
 
 FOLDER, FILE = "report", "index.html"
+FOLLOWS = "follows "
 HERE = Path(__file__).parent
 
 
@@ -53,6 +54,7 @@ class Contents:
 
     name: str
     seed: int
+    model: str
     finished: str
     funnel: funnel.Funnel
     stages: tuple[StageLine, ...]
@@ -68,7 +70,13 @@ class Contents:
 
     @property
     def stale(self) -> tuple[StageLine, ...]:
-        return tuple(line for line in self.stages if line.state == "stale")
+        """Stale stages with a reason of their own."""
+        return tuple(line for line in self.stages if line.state == "stale" and not line.why.startswith(FOLLOWS))
+
+    @property
+    def following(self) -> tuple[str, ...]:
+        """Stages that are stale only because one before them is."""
+        return tuple(line.stage for line in self.stages if line.state == "stale" and line.why.startswith(FOLLOWS))
 
     @property
     def not_run(self) -> tuple[str, ...]:
@@ -93,7 +101,7 @@ def write(manifests: Manifests, recipe: Recipe, *, states: Mapping[str, tuple[bo
 
 
 def compare(recipe: Recipe) -> dict[str, tuple[bool, str]]:
-    """Stage → (fresh, why not), by the stages' own word; a stage that cannot tell is left out."""
+    """Stage → (fresh, why not): by the stage's own word, or because a stage that it reads is stale."""
     from pipeline.run import Run
     from pipeline.stage import freshness
     from pipeline.stages import STAGES
@@ -101,10 +109,15 @@ def compare(recipe: Recipe) -> dict[str, tuple[bool, str]]:
     run = Run(recipe)
     states: dict[str, tuple[bool, str]] = {}
     for name, make in STAGES.items():
+        stage = make()
         try:
-            state = freshness(make(), run)
-        except (GristmillError, OSError) as error:
+            state = freshness(stage, run)
+        except (GristmillError, OSError) as error:  # its source is gone, its model cannot be loaded
             states[name] = (False, str(error))
+            continue
+        above = [each for each in stage.inputs if not states[each][0]]
+        if state.fresh and above:
+            states[name] = (False, f"{FOLLOWS}{above[-1]}")
         else:
             states[name] = (state.fresh, "; ".join(state.why[:3]))
     return states
@@ -130,7 +143,7 @@ def lay_out(manifests: Manifests, recipe: Recipe, thumbnails: Thumbnails,
     found = rows.rows(np.concatenate(shown), SHOWN)
     classes, class_count = class_lines(rows, decided)
     return Contents(
-        name=recipe.name, seed=recipe.seed, finished=last_finished(manifests), funnel=counted,
+        name=recipe.name, seed=recipe.seed, model=recipe.score.model, finished=last_finished(manifests), funnel=counted,
         stages=stage_lines(manifests, states),
         panels=tuple(panel(line, side, found, rows, decided, thumbnails)
                      for line, side in zip(lines, sides, strict=True)),

@@ -168,8 +168,18 @@ def test_a_stale_stage_is_named(run: MadeUpRun, tmp_path: Path) -> None:
     other = MadeUpRun(str(tmp_path), run.rows)
     other.write()
     html = Path(report.write(other.manifests, recipe_of(other, samples=0, kept_samples=0, near_threshold=0),
-                             states={"filter": (False, "min_side: 200 → 512")})).read_text("utf-8")
+                             states={"filter": (False, "min_side: 200 → 512"), "score": (False, "follows filter")},
+                             )).read_text("utf-8")
     assert "filter is stale</b>: min_side: 200 → 512" in html
+    assert "Stale with it:</b> score." in html
+
+
+def test_without_being_told_it_asks_the_stages(run: MadeUpRun, tmp_path: Path) -> None:
+    other = MadeUpRun(str(tmp_path), run.rows)
+    other.write()
+    few = {"samples": 0, "kept_samples": 0, "near_threshold": 0, "duplicate_pairs": 0, "captions": 0}
+    html = Path(report.write(other.manifests, recipe_of(other, **few))).read_text("utf-8")
+    assert "ingest is stale</b>" in html  # these receipts were made up: no stage would have written them
 
 
 def test_nothing_ingested_is_a_users_error(run: MadeUpRun, tmp_path: Path) -> None:
