@@ -26,7 +26,7 @@ WorkdirOption = Annotated[str | None, typer.Option("--workdir", help="Where mani
 SourceOption = Annotated[str | None, typer.Option("--source", help="The folder given to `curate run --source`.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
-FreshOption = Annotated[bool, typer.Option("--fresh", help="Remove what was trained and start anew.")]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Start anew: run removes the denoiser, vae both.")]
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def run(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirO
 
     with _session(recipe, sets, workdir, source, quiet=quiet) as session:
         if fresh:
-            session.forget("vae", "denoiser", "grid.png")
+            session.forget("denoiser", "grid.png")
         train_vae(session)
         train_denoiser(session)
         if session.ranks.main:

@@ -107,6 +107,10 @@ class State:
     def lr(self) -> float:
         return schedule.learning_rate(self.job.settings, self.position) * 0.5**self.roll_backs
 
+    @property
+    def _anew(self) -> str:
+        return "train vae --fresh" if self.task.name == "vae" else "train run --fresh"
+
     def save(self) -> None:
         if self.job.ranks.main:
             checkpoint.save(self.job.folder, self.position, {
@@ -139,10 +143,10 @@ class State:
             raise TrainingError(
                 f"the checkpoint in {self.job.folder} was trained with {name} = {its.get(name)}, "
                 f"now it is {mine.get(name)}",
-                hint=f"set it back, or start anew with --fresh (which removes {self.job.folder})")
+                hint=f"set it back, or start anew: `{self._anew}` removes {self.job.folder}")
         if kept["position"] % self.job.settings.batch:
             raise TrainingError(f"{kept['position']} samples seen are no multiple of the batch",
-                                hint="set the batch size back, or start anew with --fresh")
+                                hint=f"set the batch size back, or start anew: `{self._anew}`")
 
 
 def train(task: Task, job: Job, watch: Watcher) -> State:

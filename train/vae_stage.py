@@ -102,7 +102,8 @@ def _finished(session: Session) -> bool:
     if changed:
         raise TrainingError(
             f"the VAE in {session.place('vae')} was trained with {changed[0]} = {kept.get(changed[0])}, "
-            f"now it is {mine.get(changed[0])}", hint="set it back, or train anew with `train run --fresh`")
+            f"now it is {mine.get(changed[0])}",
+            hint="set it back, or start anew: `train vae --fresh` removes it and the denoiser")
     return True
 
 
