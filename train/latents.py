@@ -67,7 +67,7 @@ class ArrayStore:
         return key in self._places
 
     def append(self, keys: Sequence[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write one part. Every array's first axis runs over the keys."""
+        """Write one part, to be seen after `refresh`. Every array's first axis runs over the keys."""
         names = [key.hex() for key in keys]
         stem = "part-" + hashlib.blake2b("".join(names).encode(), digest_size=8).hexdigest()
         for array, values in arrays.items():
