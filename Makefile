@@ -22,8 +22,13 @@ help: ## This list
 curate: $(VENV)/base ## Curate: RECIPE (default: the demo website) or SOURCE=path/to/folder
 	@$(BIN)/curate run $(FLAGS)
 
-train: $(VENV)/base ## Train on the shards that `make curate` left
+train: $(VENV)/base ## Train on the shards that `make curate` left, export, and for the demo judge the pictures
 	@$(RUN) run $(FLAGS)
+	@$(BIN)/train export $(FLAGS)
+ifeq ($(RECIPE)$(SOURCE),demo)
+	@$(BIN)/train evaluate $(FLAGS)
+	@$(BIN)/curate demo-judge "$(WORKDIR)/runs/demo/evaluation"
+endif
 
 report: $(VENV)/base ## Draw the HTML report of the run as it stands
 	@$(BIN)/curate report $(FLAGS)

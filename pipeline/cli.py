@@ -136,11 +136,17 @@ def show(row: Annotated[str, typer.Argument(metavar="ID", help="A row's id, or i
 
 
 @app.command()
-def explain(reason: Annotated[str, typer.Argument(metavar="REASON", help="A drop reason, e.g. blurry.")]) -> None:
-    """What a drop reason means, and which setting changes it."""
-    from pipeline import trace
+def explain(reason: Annotated[str, typer.Argument(metavar="REASON", help="A drop reason, e.g. blurry.")],
+            recipe: RecipeOption = "demo", sets: SetOption = None, as_json: JsonOption = False) -> None:
+    """What a drop reason means, and which setting changes it, with the recipe's values."""
+    from pipeline import reasons, trace
+    from pipeline.recipe import load
 
-    Console().print(trace.explain(reason))
+    settings = load(recipe, sets or [])
+    if as_json:
+        _print_json(reasons.explain(reason, settings).as_json())
+    else:
+        Console().print(trace.explain(reason, settings))
 
 
 @app.command()
