@@ -226,7 +226,7 @@ class ScoreCandidates:
             scores = cosines(self.clip, vectors(rows.column("embedding")), texts)
         values = [
             [
-                {"captioner": label, "text": text, "score": score}
+                {"captioner": label, "text": text, "score": _number(score)}
                 for (label, text), score in zip(row, found, strict=True)
             ]
             for row, found in zip(candidates, scores, strict=True)
@@ -239,6 +239,11 @@ def _picture(container: str, offset: int, length: int) -> NDArray[np.uint8] | No
         return decode(storage.read_range(container, offset, length)).rgb
     except Unreadable:  # `measure` could read it, so this is a file that changed meanwhile
         return None
+
+
+def _number(score: float | None) -> float | None:
+    """Null instead of NaN: a picture without an embedding."""
+    return None if score is None or np.isnan(score) else score
 
 
 def _writers(settings: CaptionSettings) -> Sequence[CaptionerSettings]:

@@ -143,9 +143,12 @@ def _config(model: str) -> dict[str, Any]:
             raise ModelError(f"{file} is damaged ({error!r})", hint="copy the folder again") from error
         return found
     with explained(model, None), quiet():
-        from open_clip import get_model_config
+        from open_clip import get_model_config, list_models
 
-        return dict(get_model_config(name if name.startswith(HUB) else name.replace("/", "-")))
+        known = get_model_config(name if name.startswith(HUB) else name.replace("/", "-"))
+        if known is None:
+            raise _unknown("model", model, list_models())
+        return dict(known)
 
 
 def _stamp(file: Path) -> tuple[int, int]:

@@ -102,7 +102,7 @@ class ScoreStage(RowStage):
     def steps(self, run: Run) -> list[Step]:
         settings = run.recipe.score
         if settings.model == clip_files.NONE:
-            return [Step("", SCORE, {"model": clip_files.NONE}, (), (), _no_worker, wanted=_nothing)]
+            return [Step("", SCORE, {"model": clip_files.NONE}, ("id",), (), _no_worker, wanted=_nothing)]
         model = Model.of(settings, run.recipe.name)
         pixels = Step(
             table="embedding", values=self.tables(run)["embedding"], namespace=model.namespace(),

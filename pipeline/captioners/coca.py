@@ -37,13 +37,13 @@ class Coca(Captioner):
     @classmethod
     def check(cls, settings: CaptionerSettings, recipe_name: str) -> None:
         given = cast(CocaSettings, settings)
-        clip.check(given.model, given.pretrained, recipe_name=recipe_name)
         if given.model == clip.NONE or not clip.writes_captions(given.model):
             raise ModelError(
                 f"{given.model} is no CoCa model and writes no captions",
                 hint='e.g. model = "coca_ViT-L-14", pretrained = "mscoco_finetuned_laion2b_s13b_b90k"; '
                 'or caption.when = "none"',
             )
+        clip.check(given.model, given.pretrained, recipe_name=recipe_name)
 
     @classmethod
     def fingerprint(cls, settings: CaptionerSettings) -> dict[str, Any]:

@@ -10,10 +10,10 @@ colour, which makes the picture side learn several times faster. What is shipped
 from __future__ import annotations
 
 import argparse
-import json
+import hashlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from . import clip_init
 from .clip_data import (
     Facts,
     Pictures,
@@ -34,106 +35,28 @@ from .clip_data import (
     text_facts,
     truth,
 )
-from .scenes import COLOURS, SHAPES, VOCABULARY, caption, full_caption
+from .clip_model import CONTEXT, MEAN, PATCH, SIDE, STD, WIDTH, model_config, save, tokenizer
+from .scenes import COLOURS, SHAPES, caption, full_caption
 
-PAD, UNKNOWN, START, END = "<pad>", "<unknown>", "<start>", "<end>"
-PUNCTUATION = (".", ",", ":", "-")
-MEAN = (0.5, 0.5, 0.5)
-STD = (0.25, 0.25, 0.25)
-SIDE, PATCH, WIDTH, HEADS, CONTEXT = 72, 12, 160, 5, 40
+SAID_EVERY = 50  # steps
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how hard to train. Rates are AdamW's; `pictures` is the size of the cache of drawn scenes."""
+    """How long and how hard to train. Rates are AdamW's; `pictures` is the number of scenes drawn.
 
-    pictures: int = 30_000
+    `looking` counts the steps of the first lesson, pictures alone; `steps` those of the second, pictures and words.
+    """
+
+    pictures: int = 24_000
     batch: int = 32
-    steps: int = 3000
+    looking: int = 1500
+    steps: int = 1200
     rate: float = 1e-3
     warmup: float = 0.05
     decay: float = 0.05
     average: float = 0.998
     seed: int = 7
-
-
-def words() -> list[str]:
-    """The vocabulary in id order: padding is 0, as CoCa expects."""
-    return [PAD, UNKNOWN, START, END, *PUNCTUATION, *VOCABULARY]
-
-
-def model_config() -> dict[str, Any]:
-    """The `open_clip_config.json` of the model: architecture and preprocessing."""
-    text = {
-        "context_length": CONTEXT,
-        "vocab_size": len(words()),
-        "width": WIDTH,
-        "heads": HEADS,
-        "layers": 2,
-        "mlp_ratio": 2.0,
-        "embed_cls": True,
-        "output_tokens": True,
-        "hf_tokenizer_name": "local",
-    }
-    vision = {
-        "image_size": SIDE,
-        "patch_size": PATCH,
-        "width": WIDTH,
-        "head_width": WIDTH // HEADS,
-        "layers": 5,
-        "mlp_ratio": 2.0,
-        "pool_type": "avg",
-        "output_tokens": True,
-    }
-    # CoCa passes its vocabulary's size, not `embed_dim`, as the decoder's output width.
-    decoder = {
-        "context_length": CONTEXT, "vocab_size": len(words()), "width": WIDTH, "heads": HEADS, "layers": 1,
-    }  # fmt: skip
-    model = {
-        "embed_dim": WIDTH,
-        "vision_cfg": vision,
-        "text_cfg": text,
-        "multimodal_cfg": decoder,
-        "custom_text": True,
-        "init_logit_scale": math.log(10),
-        "init_logit_bias": -8.0,
-    }
-    preprocess = {
-        "mean": MEAN, "std": STD, "interpolation": "bicubic", "resize_mode": "shortest",
-    }  # fmt: skip
-    return {"model_cfg": model, "preprocess_cfg": preprocess}
-
-
-def tokenizer() -> Any:
-    """A word-level tokenizer: lower case, split at punctuation, `<start> words <end>`."""
-    from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
-    from tokenizers.models import WordLevel
-
-    ids = {word: i for i, word in enumerate(words())}
-    made = Tokenizer(WordLevel(ids, unk_token=UNKNOWN))
-    made.normalizer = normalizers.Lowercase()
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(
-        single=f"{START} $A {END}", special_tokens=[(START, ids[START]), (END, ids[END])]
-    )
-    made.add_special_tokens([PAD, UNKNOWN, START, END])
-    return made
-
-
-def save(model: nn.Module, folder: Path) -> None:
-    """Write the folder that open_clip's `local-dir:` schema loads: config, fp16 weights, tokenizer."""
-    from safetensors.torch import save_file
-    from transformers import PreTrainedTokenizerFast
-
-    folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: value.detach().half().contiguous() for name, value in model.state_dict().items()}
-    save_file(weights, folder / "open_clip_model.safetensors")
-    (folder / "open_clip_config.json").write_text(json.dumps(model_config(), indent=2) + "\n")
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer(), pad_token=PAD, unk_token=UNKNOWN, bos_token=START, eos_token=END,
-        model_max_length=CONTEXT,
-    )  # fmt: skip
-    fast.save_pretrained(str(folder))
 
 
 class Lessons:
@@ -190,15 +113,20 @@ def losses(model: Any, patch_head: nn.Module, batch: dict[str, Any]) -> dict[str
     logits = model.logit_scale.exp() * image @ text.T
     whole, gist = batch["truth"]
     spelled = model.text_decoder(patches_bld, tokens_bld[:, :-1])
-    shape, colour = patch_head(patches_bld).split([len(SHAPES) + 1, len(COLOURS) + 1], dim=-1)
-    labels = batch["patches"]
     return {
         "sigmoid": _sigmoid_loss(logits + model.logit_bias, whole, gist),
         "softmax": 0.5 * _softmax_loss(logits, whole, len(batch["full"])),
         "caption": F.cross_entropy(spelled.transpose(1, 2), batch["full"][:, 1:], ignore_index=0),
-        "patch": 0.5 * F.cross_entropy(shape.transpose(1, 2), labels[..., 0])
-        + 0.5 * F.cross_entropy(colour.transpose(1, 2), labels[..., 1]),
+        "patch": patch_loss(patch_head, patches_bld, batch["patches"]),
     }
+
+
+def patch_loss(patch_head: nn.Module, patches_bld: Tensor, labels_bl2: Tensor) -> Tensor:
+    """Cross-entropies of each patch's shape and colour."""
+    shape, colour = patch_head(patches_bld).split([len(SHAPES) + 1, len(COLOURS) + 1], dim=-1)
+    return F.cross_entropy(shape.transpose(1, 2), labels_bl2[..., 0]) + F.cross_entropy(
+        colour.transpose(1, 2), labels_bl2[..., 1]
+    )
 
 
 def _encode_short_first(model: Any, ids_bl: Tensor) -> Tensor:
@@ -236,58 +164,77 @@ def _softmax_loss(logits: Tensor, whole: Tensor, count: int) -> Tensor:
 def learn(plan: Plan, pictures: Pictures, folder: Path) -> None:
     """Train and save; prints the terms of the loss as it goes."""
     from open_clip.coca_model import CoCa
-    from open_clip.pos_embed import get_2d_sincos_pos_embed
 
     with torch.random.fork_rng():
         torch.manual_seed(plan.seed)
         config = {k: v for k, v in model_config()["model_cfg"].items() if k != "custom_text"}
         model = CoCa(**config)
-        places = get_2d_sincos_pos_embed(WIDTH, SIDE // PATCH, cls_token=True)
-        model.visual.positional_embedding.data.copy_(torch.from_numpy(places) * 0.5)
+        nn.init.normal_(model.text_decoder.text_projection, std=WIDTH**-0.5)  # open_clip leaves it unset
         patch_head = nn.Linear(WIDTH, len(SHAPES) + len(COLOURS) + 2)
+    sample = normalise(torch.from_numpy(pictures.pixels[:2000]))
+    clip_init.start(model.visual, sample, torch.Generator().manual_seed(plan.seed))
+
+    rng = np.random.default_rng([plan.seed, 2])
+    seeing = [*model.visual.parameters(), *patch_head.parameters()]
+    for _ in _steps(plan, plan.looking, seeing, lambda: _looking(model, patch_head, pictures, plan.batch, rng)):
+        pass
+
     ema: Any = torch.optim.swa_utils.get_ema_multi_avg_fn(plan.average)  # type: ignore[no-untyped-call]
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=ema, use_buffers=False)
-    trained = [*model.parameters(), *patch_head.parameters()]
-    optimiser = torch.optim.AdamW(
-        [
-            {"params": [p for p in trained if p.ndim > 1], "weight_decay": plan.decay},
-            {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
-        ],
-        lr=plan.rate, betas=(0.9, 0.98),
-    )  # fmt: skip
-    lessons = iter(Lessons(pictures, plan.batch, np.random.default_rng([plan.seed, 2])))
-    started, sums = time.monotonic(), dict[str, float]()
-    for step in range(plan.steps):
-        for group in optimiser.param_groups:
-            group["lr"] = plan.rate * _schedule(step, plan)
-        terms = losses(model, patch_head, next(lessons))
-        optimiser.zero_grad()
-        sum(terms.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimiser.step()
+    lessons = iter(Lessons(pictures, plan.batch, np.random.default_rng([plan.seed, 3])))
+    everything = [*model.parameters(), *patch_head.parameters()]
+    for step in _steps(plan, plan.steps, everything, lambda: losses(model, patch_head, next(lessons))):
         if step >= plan.steps // 4:
             average.update_parameters(model)
-        for name, value in terms.items():
-            sums[name] = sums.get(name, 0.0) + value.item() / 50
-        if (step + 1) % 50 == 0:
-            said = "  ".join(f"{name} {value:.3f}" for name, value in sums.items())
-            print(f"step {step + 1}  {said}  {time.monotonic() - started:.0f} s", flush=True)
-            sums.clear()
-        if (step + 1) % 400 == 0 and step >= plan.steps // 4:
-            save(average.module, folder)
+            if step % 400 == 0:
+                save(average.module, folder)
     save(average.module, folder)
 
 
-def _schedule(step: int, plan: Plan) -> float:
-    warm = plan.steps * plan.warmup
-    return min((step + 1) / warm, 0.5 + 0.5 * math.cos(math.pi * step / plan.steps))
+def _looking(
+    model: Any, patch_head: nn.Module, pictures: Pictures, batch: int, rng: np.random.Generator
+) -> dict[str, Tensor]:  # fmt: skip
+    """The first lesson: what lies on each patch. No words yet."""
+    rows = rng.integers(len(pictures.pixels), size=batch)
+    _, patches_bld = model._encode_image(normalise(torch.from_numpy(pictures.pixels[rows])))
+    return {"patch": patch_loss(patch_head, patches_bld, torch.from_numpy(pictures.patch_labels[rows]))}
+
+
+def _steps(
+    plan: Plan, count: int, parameters: list[nn.Parameter], terms_of: Callable[[], dict[str, Tensor]]
+) -> Iterator[int]:  # fmt: skip
+    """Take `count` AdamW steps down the sum of the terms; yields after each. Cosine rate after a short warm-up."""
+    optimiser = torch.optim.AdamW(
+        [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": plan.decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ],
+        lr=plan.rate, betas=(0.9, 0.98),
+    )  # fmt: skip
+    started, sums = time.monotonic(), dict[str, float]()
+    for step in range(count):
+        warm, ebb = (step + 1) / (count * plan.warmup), 0.5 + 0.5 * math.cos(math.pi * step / count)
+        for group in optimiser.param_groups:
+            group["lr"] = plan.rate * min(warm, ebb)
+        terms = terms_of()
+        optimiser.zero_grad()
+        sum(terms.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        for name, value in terms.items():
+            sums[name] = sums.get(name, 0.0) + value.item() / SAID_EVERY
+        if (step + 1) % SAID_EVERY == 0:
+            said = "  ".join(f"{name} {value:.3f}" for name, value in sums.items())
+            print(f"step {step + 1}  {said}  {time.monotonic() - started:.0f} s", flush=True)
+            sums.clear()
+        yield step
 
 
 def training_pictures(plan: Plan, cache: Path | None) -> Pictures:
-    """Draw the training pictures, or read them from `cache`, which must have been drawn by the same code."""
+    """Draw the training pictures, or read them from `cache`, where they lie by the scenes' hash."""
     started = time.monotonic()
     scenes = sample_scenes(plan.pictures, np.random.default_rng([plan.seed, 0]), two_shapes=0.15)
-    kept = cache / f"pixels-{plan.seed}-{plan.pictures}.npz" if cache else None
+    kept = cache / f"pixels-{SIDE}-{hashlib.sha256(repr(scenes).encode()).hexdigest()[:12]}.npz" if cache else None
     if kept and kept.exists():
         with np.load(kept) as file:
             return Pictures(tuple(scenes), file["pixels"], file["patch_labels"])

@@ -1,0 +1,162 @@
+"""All checks there are, and their common judgement over a run's columns.
+
+`registry` finds them: every module of this package except `base`, and the entry points `gristmill.checks`
+of other packages. `verdicts` is what `dedupe` (to prefer good copies) and `filter` (to decide) both ask.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.checks.base import Check, CheckSettings, Columns, Verdict
+from pipeline.errors import RecipeError
+from pipeline.schema import Column
+
+__all__ = ["Check", "CheckSettings", "Verdict", "Verdicts", "columns", "columns_read", "reasons", "registry", "verdicts"]
+
+
+@cache
+def registry() -> dict[str, Check]:
+    """Check name → the check, sorted by name. Raises RecipeError when two share a name or a column."""
+    kinds: dict[str, type[Check]] = {
+        info.name: _only_check(importlib.import_module(f"{__name__}.{info.name}"))
+        for info in pkgutil.iter_modules(__path__) if info.name != "base"
+    }
+    for point in entry_points(group="gristmill.checks"):
+        if point.name in kinds:
+            raise RecipeError(f"two checks are called {point.name}", hint=f"rename the one in {point.value}")
+        kinds[point.name] = point.load()
+    checks: dict[str, Check] = {}
+    owner: dict[str, str] = {}
+    for name, kind in sorted(kinds.items()):
+        kind.name = name
+        for column in kind.columns:
+            if column in owner:
+                raise RecipeError(f"checks {owner[column]} and {name} both write a column {column}",
+                                  hint="rename one of them")
+            owner[column] = name
+        checks[name] = kind()
+    return checks
+
+
+def columns(checks: Mapping[str, Check] | None = None) -> list[Column]:
+    """The measure columns of all checks, in registry order."""
+    found = registry() if checks is None else checks
+    return [
+        Column(name, pa.float32(), meaning) for check in found.values() for name, meaning in check.columns.items()
+    ]
+
+
+def columns_read(checks: Mapping[str, Check] | None = None) -> list[str]:
+    """Every column that any check judges by, in a fixed order and without repeats."""
+    found = registry() if checks is None else checks
+    return list(dict.fromkeys(name for check in found.values() for name in (*check.columns, *check.reads)))
+
+
+def reasons() -> dict[str, str]:
+    """Every reason of every check → its explanation."""
+    return {reason: text for check in registry().values() for reason, text in check.reasons.items()}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict with the check that gave it and what the recipe makes of it."""
+
+    check: str
+    action: str
+    rank: int
+    verdict: Verdict
+
+
+class Verdicts:
+    """All checks' verdicts over the same rows, in order of precedence."""
+
+    def __init__(self, judged: Sequence[Judged], rows: int) -> None:
+        self.judged = sorted(judged, key=lambda one: (one.rank, one.check, one.verdict.reason))
+        self.rows = rows
+
+    @property
+    def dropped(self) -> NDArray[np.bool_]:
+        """Rows that fail a check whose action is drop."""
+        mask = np.zeros(self.rows, bool)
+        for one in self.judged:
+            if one.action == "drop":
+                mask |= one.verdict.failed
+        return mask
+
+    def failing(self, check: str) -> NDArray[np.bool_]:
+        """Rows that fail the named check, whatever its action."""
+        mask = np.zeros(self.rows, bool)
+        for one in self.judged:
+            if one.check == check:
+                mask |= one.verdict.failed
+        return mask
+
+    def deciding(self) -> NDArray[np.int64]:
+        """Per row the position in `judged` of the verdict that drops it, -1 for rows that stay."""
+        first = np.full(self.rows, -1, np.int64)
+        for position, one in enumerate(self.judged):
+            if one.action == "drop":
+                first[(first < 0) & one.verdict.failed] = position
+        return first
+
+    def failed(self) -> list[list[dict[str, Any]]]:
+        """Per row every failed check, as `schema.FAILED_CHECK` records, in order of precedence."""
+        rows: list[list[dict[str, Any]]] = [[] for _ in range(self.rows)]
+        for one in self.judged:
+            for row in np.flatnonzero(one.verdict.failed).tolist():
+                rows[row].append({
+                    "check": one.check, "reason": one.verdict.reason, "action": one.action,
+                    "value": float(one.verdict.value[row]), "threshold": one.verdict.threshold,
+                })
+        return rows
+
+
+def verdicts(table: pa.Table, settings: Mapping[str, CheckSettings]) -> Verdicts:
+    """Judge all rows by all checks whose action is not off. `table` holds `columns_read()`."""
+    judged = []
+    for name, check in registry().items():
+        chosen = settings[name]
+        if chosen.action == "off":
+            continue
+        seen = as_arrays(table, (*check.columns, *check.reads))
+        judged += [Judged(name, chosen.action, check.rank, verdict) for verdict in check.judge(seen, chosen)]
+    return Verdicts(judged, table.num_rows)
+
+
+def as_arrays(table: pa.Table, names: Iterable[str]) -> Columns:
+    """Arrow columns → what `judge` is given: float64 with NaN for numbers, objects for the rest."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in names:
+        column = table.column(name)
+        kind = column.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            arrays[name] = column.cast(pa.float64()).to_numpy()
+        elif pa.types.is_null(kind):
+            arrays[name] = np.full(table.num_rows, np.nan)
+        else:
+            values = np.empty(table.num_rows, object)
+            values[:] = column.to_pylist()
+            arrays[name] = values
+    return arrays
+
+
+def _only_check(module: Any) -> type[Check]:
+    classes = [
+        value for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, Check) and value.__module__ == module.__name__
+    ]
+    if len(classes) != 1:
+        raise RecipeError(f"{module.__name__} defines {len(classes)} checks", hint="a file in checks/ holds one")
+    return classes[0]

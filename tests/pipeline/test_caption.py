@@ -1,0 +1,188 @@
+"""`caption`: who gets new words and why, what is computed again, and that candidates are the captioner's own."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from pipeline import clip
+from pipeline.caption import CaptionSettings, CaptionStage, usable, why_captioned
+from pipeline.captioners import registry
+from pipeline.captioners.coca import Coca, CocaSettings
+from pipeline.errors import ModelError
+from pipeline.image import decode
+from pipeline.schema import FAILED_CHECK
+from pipeline.score import ScoreSettings, ScoreStage, vectors
+from pipeline.stage import run_stage
+from tests.pipeline.conftest import MadeUpRun
+from tests.pipeline.test_score import copy_of, filtered, run_of  # noqa: F401  (a fixture)
+from tests.pipeline.tiny_coca import save_tiny_coca
+
+FLAG = {"check": "caption", "reason": "weak_caption", "action": "flag", "value": 0.0, "threshold": 1.0}
+OTHER_FLAG = FLAG | {"check": "blur", "reason": "blurry"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"local-dir:{save_tiny_coca(tmp_path_factory.mktemp('models') / 'tiny')}"
+
+
+@pytest.fixture
+def curated(filtered: MadeUpRun, tmp_path: Path) -> MadeUpRun:  # noqa: F811
+    return copy_of(filtered, tmp_path)
+
+
+def captioner(model: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "coca", "model": model, "pretrained": None, "batch": 8, **more}
+
+
+def caption(made: MadeUpRun, score: ScoreSettings, settings: CaptionSettings) -> list[dict[str, Any]]:
+    run = run_of(made, score, caption=settings)
+    run_stage(ScoreStage(), run)
+    run_stage(CaptionStage(), run)
+    made.manifests.reload()
+    return made.manifests.joined(stages=("ingest", "filter", "score", "caption"), side_tables=True).arrow().to_pylist()
+
+
+def test_weak_captions_get_candidates_scored_like_captions(curated: MadeUpRun, model: str) -> None:
+    settings = CaptionSettings(when="weak", min_score=-1, captioners=[captioner(model)])
+    rows = caption(curated, ScoreSettings(model=model, pretrained=None, batch=8), settings)
+    made_up = {row["id"]: row for row in curated.rows}
+    weak = {key for key, row in made_up.items() if row["kept"] and row["failed"]}
+    assert len(weak) == 8
+    assert {row["id"] for row in rows if row["why_captioned"]} == weak
+    judge = clip.load(model, None, recipe_name="mine", batch=8)
+    for row in rows:
+        if row["id"] not in weak:
+            assert row["candidates"] is None
+            continue
+        pixels = decode(made_up[row["id"]]["bytes"]).rgb
+        assert row["why_captioned"] == "weak"
+        [candidate] = row["candidates"]
+        assert (candidate["captioner"], candidate["text"]) == ("coca", judge.generate([pixels])[0])
+        cosine = judge.embed_images([pixels])[0] @ judge.embed_texts([candidate["text"]])[0]
+        assert candidate["score"] == pytest.approx(cosine, abs=1e-3)
+
+
+def test_thresholds_caption_only_rows_let_in(curated: MadeUpRun, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    plain = Coca.write
+
+    def counted(self: Coca, pictures: Any) -> list[list[str]]:
+        written.append(len(pictures))
+        return plain(self, pictures)
+
+    monkeypatch.setattr(Coca, "write", counted)
+    score = ScoreSettings(model=model, pretrained=None, batch=8)
+    counts = {}
+    for threshold in (-1.0, 1.0, -1.0):
+        rows = caption(curated, score, CaptionSettings(min_score=threshold, captioners=[captioner(model)]))
+        counts[threshold] = sum(row["why_captioned"] is not None for row in rows)
+    assert counts == {-1.0: 8, 1.0: 44}
+    assert sum(written) == 44  # 8, then the 36 others, then none
+    both = [captioner(model), captioner(model, name="second")]
+    rows = caption(curated, score, CaptionSettings(min_score=-1.0, captioners=both))
+    assert sum(written) == 44 + 8  # the new captioner only
+    found = [[c["captioner"] for c in row["candidates"]] for row in rows if row["why_captioned"]]
+    assert found == [["coca", "second"]] * 8
+
+
+def test_without_a_score_model_candidates_have_no_score(curated: MadeUpRun, model: str) -> None:
+    settings = CaptionSettings(captioners=[captioner(model)])
+    rows = caption(curated, ScoreSettings(model="none"), settings)
+    found = [row["candidates"] for row in rows if row["why_captioned"]]
+    assert len(found) == 8
+    assert all(one["score"] is None and one["text"] for [one] in found)
+
+
+@pytest.mark.parametrize("settings", [CaptionSettings(), CaptionSettings(when="none", captioners=[{"kind": "coca"}])])
+def test_nobody_writes_unless_told(curated: MadeUpRun, model: str, settings: CaptionSettings) -> None:
+    rows = caption(curated, ScoreSettings(model="none"), settings)
+    assert len(rows) == len(curated.rows)
+    assert all(row["why_captioned"] is None and row["candidates"] is None for row in rows)
+
+
+def rows_of(*rows: tuple[bool, list[str] | None, list[float] | None, list[dict[str, Any]]]) -> pa.Table:
+    return pa.table(
+        {
+            "id": [f"{number:032x}" for number in range(len(rows))],
+            "kept": [row[0] for row in rows],
+            "failed": pa.array([row[3] for row in rows], pa.list_(FAILED_CHECK)),
+            "pooled_captions": pa.array([row[1] for row in rows], pa.list_(pa.string())),
+            "caption_scores": pa.array([row[2] for row in rows], pa.list_(pa.float32())),
+        }
+    )
+
+
+def test_who_needs_words_and_why() -> None:
+    table = rows_of(
+        (True, ["a red circle"], [0.4], []),
+        (True, [], [], [FLAG]),
+        (True, ["  "], [0.0], []),
+        (True, ["IMG_1.jpg"], [0.05], [FLAG]),
+        (True, ["a red circle", "home"], [0.31, 0.1], [OTHER_FLAG]),
+        (True, ["a blue star", "home"], [0.11, 0.1], []),
+        (True, ["a blue star"], None, []),
+        (False, [], [], [FLAG]),
+    )
+    writers = [{"kind": "coca"}]
+    weak = why_captioned(table, CaptionSettings(when="weak", min_score=0.2, captioners=writers), 0)
+    assert weak == [None, "empty", "empty", "weak", None, "low_score", None, None]
+    every = why_captioned(table, CaptionSettings(when="all", captioners=writers), 0)
+    assert every == ["all"] * 7 + [None]
+
+
+def test_a_share_of_good_rows_is_sampled_by_id_alone() -> None:
+    good = [(True, ["a red circle"], [0.4], [])] * 2000
+    settings = CaptionSettings(sample=0.25, captioners=[{"kind": "coca"}])
+    drawn = np.array([why == "sample" for why in why_captioned(rows_of(*good), settings, 3)])
+    assert abs(drawn.mean() - 0.25) < 4 * (0.25 * 0.75 / 2000) ** 0.5
+    fewer = why_captioned(rows_of(*good[:100]), settings, 3)
+    assert [why == "sample" for why in fewer] == drawn[:100].tolist()
+
+
+def test_a_lower_score_threshold_lets_go(curated: MadeUpRun) -> None:
+    rows = rows_of((True, ["a"], [0.19], []), (True, ["b"], [0.2], []))
+    settings = CaptionSettings(min_score=0.2, captioners=[{"kind": "coca"}])
+    assert why_captioned(rows, settings, 0) == ["low_score", "low_score" if np.float32(0.2) < 0.2 else None]
+
+
+def test_loops_and_blanks_are_not_used() -> None:
+    assert usable(" a  red circle ") == "a red circle"
+    assert usable("") is None
+    assert usable("red red red red red") is None
+    assert usable("a circle on the a circle on the a circle on the a circle on the") is None
+    assert usable("very very very large") == "very very very large"
+
+
+def test_captioners_are_found_by_file_and_told_apart_by_name(model: str) -> None:
+    assert registry()["coca"] is Coca
+    with pytest.raises(ValidationError, match="two captioners are called 'coca'"):
+        CaptionSettings(captioners=[captioner(model), captioner(model)])
+
+
+def test_a_model_that_cannot_write_stops_before_any_work() -> None:
+    recipe = types.SimpleNamespace(
+        name="mine", seed=0, caption=CaptionSettings(captioners=[{"kind": "coca", "model": "ViT-B-32"}])
+    )
+    with pytest.raises(ModelError, match="ViT-B-32 is no CoCa model"):
+        CaptionStage().check(types.SimpleNamespace(recipe=recipe))  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="no CoCa"):
+        Coca.check(CocaSettings(model="none"), "mine")
+
+
+def test_stored_vectors_are_what_candidates_are_scored_against(curated: MadeUpRun, model: str) -> None:
+    settings = CaptionSettings(when="all", captioners=[captioner(model)])
+    rows = caption(curated, ScoreSettings(model=model, pretrained=None, batch=8), settings)
+    judge = clip.load(model, None, recipe_name="mine", batch=8)
+    stored = vectors(curated.manifests.stage("score", "embedding").arrow().column("embedding"))
+    for row, vector in zip(rows, stored, strict=True):
+        if row["candidates"]:
+            expected = judge.embed_texts([row["candidates"][0]["text"]])[0] @ vector
+            assert row["candidates"][0]["score"] == pytest.approx(expected, abs=1e-6)
