@@ -26,8 +26,8 @@ def edge_sharpness(luma: NDArray[np.float32]) -> float:
     height, width = (side - side % TILE for side in luma.shape)
     if min(height, width) < 2 * TILE:
         return float("nan")
-    tiles = luma[:height, :width].reshape(height // TILE, TILE, width // TILE, TILE).swapaxes(1, 2)
-    tiles = tiles.reshape(-1, TILE, TILE)
+    grid = luma[:height, :width].reshape(height // TILE, TILE, width // TILE, TILE)
+    tiles = grid.swapaxes(1, 2).reshape(-1, TILE, TILE)
     across = np.diff(tiles, axis=2)[:, :-1]
     down = np.diff(tiles, axis=1)[:, :, :-1]
     steepest = np.sqrt((across * across + down * down).reshape(len(tiles), -1).max(1))

@@ -46,7 +46,7 @@ UNREADABLE: dict[str, str] = {
 """Every reason why bytes are no usable picture, with advice. `curate explain` prints these."""
 
 
-class Unreadable(Exception):
+class Unreadable(Exception):  # noqa: N818 - it is an outcome, raised or not
     """The bytes are no usable picture. `reason` is a key of `UNREADABLE`, `detail` says what exactly happened."""
 
     def __init__(self, reason: str, detail: str) -> None:

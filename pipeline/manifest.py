@@ -106,7 +106,8 @@ class View:
 
     def pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """All rows as a pandas DataFrame."""
-        return self.arrow(columns).to_pandas()
+        frame: pd.DataFrame = self.arrow(columns).to_pandas()
+        return frame
 
     def duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """All rows as a DuckDB relation (extra `duckdb`)."""

@@ -38,4 +38,4 @@ def hashes(reduced_nhw: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 def hamming(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint8]:
     """Number of bits in which two arrays of hashes differ, element by element."""
-    return np.bitwise_count(a ^ b)
+    return np.asarray(np.bitwise_count(a ^ b), np.uint8)

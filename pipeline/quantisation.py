@@ -33,7 +33,7 @@ def ijg_tables() -> NDArray[np.int64]:
     """Luma tables for q = 1..100 in row order: int (100, 64)."""
     quality = np.arange(1, 101)
     scale = np.where(quality < 50, 5000 // quality, 200 - 2 * quality)
-    return np.clip((STANDARD_LUMA * scale[:, None] + 50) // 100, 1, 255)
+    return np.asarray(np.clip((STANDARD_LUMA * scale[:, None] + 50) // 100, 1, 255), np.int64)
 
 
 def table_quality(tables: Mapping[int, Sequence[int]]) -> float:

@@ -10,8 +10,9 @@ RASTER_SIDE = 1024
 """Longer side in pixels. Resvg keeps the drawing's own aspect."""
 
 _MOST_TEXT = 32 << 20
-_OPENING = re.compile(rb"^\s*(?:<\?xml[^>]*\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>\[]*(?:\[.*?\])?[^>]*>\s*)*<(?:\w+:)?svg[\s>/]",
-                      re.DOTALL | re.IGNORECASE)
+_OPENING = re.compile(
+    rb"^\s*(?:<\?xml[^>]*\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>\[]*(?:\[.*?\])?[^>]*>\s*)*"
+    rb"<(?:\w+:)?svg[\s>/]", re.DOTALL | re.IGNORECASE)
 _REFERENCE = re.compile(r"""((?:xlink:)?href|src)(\s*=\s*)(["'])(?!\s*(?:#|data:))[^"']*\3""", re.IGNORECASE)
 _SIZE = re.compile(r"""<(?:\w+:)?svg\b[^>]*>""", re.DOTALL | re.IGNORECASE)
 
@@ -46,8 +47,8 @@ def rasterise(data: bytes, *, max_pixels: int) -> bytes:
     text = _REFERENCE.sub(r'\1\2\3\3', data.decode("utf-8", errors="replace").removeprefix("\ufeff"))
     side = min(RASTER_SIDE, int(max_pixels**0.5))
     wide = _is_wide(text)
-    size: dict[str, int] = {"width": side} if wide else {"height": side}
-    made = resvg_py.svg_to_bytes(svg_string=text, skip_system_fonts=False, **size)
+    made = resvg_py.svg_to_bytes(svg_string=text, skip_system_fonts=False, width=side if wide else None,
+                                 height=None if wide else side)
     return bytes(made)
 
 

@@ -23,7 +23,9 @@ from pipeline.checks.base import Check, CheckSettings, Columns, Verdict
 from pipeline.errors import RecipeError
 from pipeline.schema import Column
 
-__all__ = ["Check", "CheckSettings", "Verdict", "Verdicts", "columns", "columns_read", "reasons", "registry", "verdicts"]
+__all__ = [
+    "Check", "CheckSettings", "Verdict", "Verdicts", "columns", "columns_read", "reasons", "registry", "verdicts",
+]
 
 
 @cache

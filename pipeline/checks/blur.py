@@ -1,8 +1,8 @@
 """Blur: nothing in the picture is sharp at viewing size.
 
 `edge_sharpness` at VIEWING_SIDE is about 0.4 / σ for an edge blurred by σ px. On 44 photographs and drawings the
-untouched ones gave 0.56 to 1.3; blurred by σ = 2 px 0.13 to 0.34, by 3 px at most 0.28 (median 0.19), by 5 px at most 0.19. The
-default takes σ ≥ 3 and leaves pictures that are merely soft; a sharp subject before a soft background passes.
+untouched ones gave 0.56 to 1.3; blurred by σ = 2 px 0.13 to 0.34, by 3 px at most 0.28 (median 0.19), by 5 px
+at most 0.19. The default takes σ ≥ 3 and leaves pictures that are merely soft; a sharp subject before a soft background passes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.image import Picture
 class Blur(Check):
     rank: ClassVar[int] = 40
     columns: ClassVar[dict[str, str]] = {
-        "sharpness": "slope over range of the sharpest edges with the longer side at 512 px, per px; about 0.4 / blur σ",
+        "sharpness": "slope over range of the sharpest edges, longer side at 512 px, per px; about 0.4 / blur σ",
     }
     reasons: ClassVar[dict[str, str]] = {
         "blurry": "Not even the sharpest edges are sharp at viewing size: out of focus, shaken or smoothed. "
@@ -29,8 +29,8 @@ class Blur(Check):
 
     class Settings(CheckSettings):
         min_sharpness: float = Field(
-            0.25, ge=0, le=1.5, description="drop pictures whose sharpest edges are below this, per px; 0.25 is σ = 1.6 "
-            "px of pure edge, reached by photographs blurred with σ = 2 to 3 px at 512 px"
+            0.25, ge=0, le=1.5, description="drop pictures whose sharpest edges are below this, per px; photographs "
+            "blurred with σ = 2 to 3 px at 512 px reach it"
         )
 
     def measure(self, picture: Picture) -> dict[str, float]:

@@ -20,8 +20,8 @@ from pipeline.image import decode
 from pipeline.schema import FAILED_CHECK
 from pipeline.score import ScoreSettings, ScoreStage, vectors
 from pipeline.stage import run_stage
-from tests.pipeline.conftest import MadeUpRun
-from tests.pipeline.test_score import copy_of, filtered, run_of  # noqa: F401  (a fixture)
+from tests.pipeline.filtered_run import copy_of, filtered_run, run_of
+from tests.pipeline.made_up import MadeUpRun
 from tests.pipeline.tiny_coca import save_tiny_coca
 
 FLAG = {"check": "caption", "reason": "weak_caption", "action": "flag", "value": 0.0, "threshold": 1.0}
@@ -33,8 +33,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"local-dir:{save_tiny_coca(tmp_path_factory.mktemp('models') / 'tiny')}"
 
 
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> MadeUpRun:
+    return filtered_run(tmp_path_factory.mktemp("filtered"))
+
+
 @pytest.fixture
-def curated(filtered: MadeUpRun, tmp_path: Path) -> MadeUpRun:  # noqa: F811
+def curated(filtered: MadeUpRun, tmp_path: Path) -> MadeUpRun:
     return copy_of(filtered, tmp_path)
 
 

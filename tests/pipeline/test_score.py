@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import shutil
-import types
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import open_clip
@@ -17,13 +14,12 @@ from PIL import Image
 from pydantic import ValidationError
 
 from pipeline import storage
-from pipeline.engine import LocalEngine
 from pipeline.errors import ModelError
 from pipeline.manifest import View
-from pipeline.progress import Progress
 from pipeline.score import ScoreSettings, ScoreStage, heads, packed, vectors
 from pipeline.stage import run_stage
-from tests.pipeline.conftest import MadeUpRun, make_up
+from tests.pipeline.filtered_run import copy_of, filtered_run, run_of
+from tests.pipeline.made_up import MadeUpRun
 from tests.pipeline.tiny_coca import WIDTH, save_tiny_coca
 
 PROMPTS = {
@@ -41,28 +37,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def filtered(tmp_path_factory: pytest.TempPathFactory) -> MadeUpRun:
-    """Everything up to `filter`. Tests write to copies."""
-    made = make_up(tmp_path_factory.mktemp("filtered"))
-    made.write("ingest", "measure", "dedupe", "filter")
-    return made
-
-
-def copy_of(made: MadeUpRun, folder: Path) -> MadeUpRun:
-    """The same rows and manifests in a folder of its own; the bytes stay where they are."""
-    shutil.copytree(Path(made.workdir) / "manifests", folder / "manifests")
-    return MadeUpRun(str(folder), made.rows, made.name, made.planted)
+    return filtered_run(tmp_path_factory.mktemp("filtered"))
 
 
 @pytest.fixture
 def curated(filtered: MadeUpRun, tmp_path: Path) -> MadeUpRun:
     return copy_of(filtered, tmp_path)
-
-
-def run_of(made: MadeUpRun, settings: ScoreSettings, workers: int = 1, **more: Any) -> Any:
-    recipe = types.SimpleNamespace(name="mine", seed=0, score=settings, **more)
-    return types.SimpleNamespace(
-        recipe=recipe, manifests=made.manifests, engine=LocalEngine(workers), progress=Progress()
-    )
 
 
 def score(made: MadeUpRun, settings: ScoreSettings, workers: int = 1) -> View:

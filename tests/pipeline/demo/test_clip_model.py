@@ -44,7 +44,9 @@ def test_the_captions_it_writes_have_colour_and_shape_right(report: clip_eval.Re
 
 def test_pairs_kept_off_the_website_are_known_as_well() -> None:
     rng = np.random.default_rng(UNSEEN_SEED)
-    scenes = [scene for scene in sample_scenes(600, rng, 0) if (scene.shapes[0].colour, scene.shapes[0].kind) in WITHHELD]
+    scenes = [
+        scene for scene in sample_scenes(600, rng, 0) if (scene.shapes[0].colour, scene.shapes[0].kind) in WITHHELD
+    ]
     model = clip.load("demo", None, recipe_name="demo")
     images = model.embed_images([draw(scene) for scene in scenes])
     names = [f"a {colour} {shape}" for colour in COLOURS for shape in SHAPES]
