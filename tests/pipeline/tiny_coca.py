@@ -13,24 +13,8 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-WORDS = [
-    "<pad>",
-    "<unk>",
-    "<s>",
-    "</s>",
-    "a",
-    "red",
-    "blue",
-    "green",
-    "circle",
-    "square",
-    "star",
-    "small",
-    "on",
-    "the",
-    "left",
-    "right",
-]
+WORDS = ["<pad>", "<unk>", "<s>", "</s>"]
+WORDS += ["a", "red", "blue", "green", "circle", "square", "star", "small", "on", "the", "left", "right"]
 WIDTH, CONTEXT, SIDE = 24, 12, 32
 CONFIG: dict[str, Any] = {
     "embed_dim": WIDTH,
