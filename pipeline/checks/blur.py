@@ -2,7 +2,8 @@
 
 `edge_sharpness` at VIEWING_SIDE is about 0.4 / σ for an edge blurred by σ px. On 44 photographs and drawings the
 untouched ones gave 0.56 to 1.3; blurred by σ = 2 px 0.13 to 0.34, by 3 px at most 0.28 (median 0.19), by 5 px
-at most 0.19. The default takes σ ≥ 3 and leaves pictures that are merely soft; a sharp subject before a soft background passes.
+at most 0.19. The default takes σ ≥ 3 and leaves pictures that are merely soft; a sharp subject before a soft
+background passes.
 """
 
 from __future__ import annotations
