@@ -28,8 +28,9 @@ from pipeline.dedupe import DedupeSettings
 from pipeline.image import Picture, Unreadable, decode
 from pipeline.measure import _facts, _numbers
 from pipeline.pairs import copies
+from pipeline.schema import THUMB_BYTES
 
-WHOLE_SIDE, CROP_SIDE, CROPS = 1024, 900, 3
+WHOLE_SIDE, CROP_SIDE = 1024, 900
 SHOWN = ("blank", "blown_up", "blur", "compression")
 
 Degradation = Callable[[Image.Image], bytes]
@@ -84,24 +85,24 @@ def measure_picture(picture: Picture) -> dict[str, object]:
     return {"decode_outcome": "ok", **_facts(picture), **_numbers(picture)}
 
 
-def cuts(path: Path) -> Iterator[Image.Image]:
-    """The whole picture at WHOLE_SIDE, then CROPS crops at full size."""
+def cuts(path: Path, crops: int) -> Iterator[Image.Image]:
+    """The whole picture at WHOLE_SIDE, then crops at full size."""
     image = decode(path.read_bytes()).pil()
     whole = image.copy()
     whole.thumbnail((WHOLE_SIDE, WHOLE_SIDE), Image.Resampling.LANCZOS)
     yield whole
     rng = np.random.default_rng(sum(path.name.encode()))
     side = min(CROP_SIDE, *image.size)
-    for _ in range(CROPS):
+    for _ in range(crops):
         left, top = int(rng.integers(image.width - side + 1)), int(rng.integers(image.height - side + 1))
         yield image.crop((left, top, left + side, top + side))
 
 
-def measure_source(path: Path) -> list[dict[str, object]]:
+def measure_source(path: Path, crops: int) -> list[dict[str, object]]:
     """One record per cut and treatment; an unreadable file gives none."""
     records: list[dict[str, object]] = []
     try:
-        for number, cut in enumerate(cuts(path)):
+        for number, cut in enumerate(cuts(path, crops)):
             original = measure_picture(decode(encode(cut, "PNG")))
             for treatment, treat in {**UNTOUCHED, **DEGRADED}.items():
                 records.append({"source": path.name, "cut": number, "treatment": treatment,
@@ -119,8 +120,8 @@ def is_copy(one: dict[str, object], other: dict[str, object]) -> bool:
     rows = [{"id": str(number), "kind": "", "url": str(number), "sha256": bytes([number]), **row}
             for number, row in enumerate((one, other))]
     names = ("id", "kind", "url", "sha256", "decode_outcome", "pixel_digest", "phash", "thumb")
-    table = pa.Table.from_pylist([{name: row[name] for name in names} for row in rows])
-    table = table.set_column(6, "phash", table.column("phash").cast(pa.uint64()))
+    types = {"phash": pa.uint64(), "thumb": pa.binary(THUMB_BYTES)}
+    table = pa.table({name: pa.array([row[name] for row in rows], types.get(name)) for name in names})
     return copies(table, DedupeSettings()).num_rows > 0
 
 
@@ -137,11 +138,11 @@ def judged(records: list[dict[str, object]]) -> dict[str, np.ndarray]:
     return {**{name: verdicts.failing(name) for name in checks.registry()}, "all": verdicts.dropped}
 
 
-def pictures(folders: list[Path], workers: int) -> None:
+def pictures(folders: list[Path], crops: int, workers: int) -> None:
     paths = sorted(path for folder in folders for path in folder.rglob("*")
                    if path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"))
     with ProcessPoolExecutor(workers) as pool:
-        records = [record for found in pool.map(measure_source, paths) for record in found]
+        records = [record for found in pool.map(partial(measure_source, crops=crops), paths) for record in found]
     sources = sorted({str(record["source"]) for record in records})
     print(f"{len(sources)} sources, {len({(r['source'], r['cut']) for r in records})} cuts")
     print(f"{'dropped, %, by':26}" + "".join(f"{name:>13}" for name in (*SHOWN, "all", "worst sources")))
@@ -168,9 +169,10 @@ def by_source(rows: list[dict[str, object]], failed: np.ndarray) -> dict[str, fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--crops", type=int, default=1, help="full-size crops of each picture, beside the whole")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    pictures(arguments.folders, arguments.workers)
+    pictures(arguments.folders, arguments.crops, arguments.workers)
 
 
 if __name__ == "__main__":

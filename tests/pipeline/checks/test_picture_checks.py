@@ -1,0 +1,125 @@
+"""Every check on pictures, against faults of known strength and innocent look-alikes of them."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image, ImageDraw, ImageFilter
+
+from pipeline import checks
+from pipeline.demo.scenes import Scene, draw, sample_scene
+from pipeline.image import decode
+
+
+def encoded(image: Image.Image, form: str = "JPEG", quality: int = 90) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, form, quality=quality)
+    return buffer.getvalue()
+
+
+def failing(data: bytes, captions: list[str] | None = None, **changes: Any) -> dict[str, Any]:
+    """Check → reason of every check the picture fails by the default settings or `check__setting=value`."""
+    picture = decode(data)
+    row: dict[str, Any] = {"width": picture.width, "height": picture.height, "captions": captions or ["a red barn"]}
+    for check in checks.registry().values():
+        row |= check.measure(picture)
+    settings = {name: check.Settings() for name, check in checks.registry().items()}
+    for key, value in changes.items():
+        name, _, field = key.partition("__")
+        settings[name] = type(settings[name])(**{field: value})
+    table = pa.Table.from_pylist([{name: row.get(name) for name in checks.columns_read()}])
+    return {one["check"]: one["reason"] for one in checks.verdicts(table, settings).failed()[0]}
+
+
+def scene(seed: int, width: int = 600, height: int = 450) -> Scene:
+    return replace(sample_scene(np.random.default_rng(seed)), width=width, height=height)
+
+
+SEEDS = range(40, 48)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+def test_innocent_pictures_pass(seed: int, form: str) -> None:
+    assert failing(encoded(draw(scene(seed)), form)) == {}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("sigma", [3, 5, 8])
+def test_blurred(seed: int, sigma: float) -> None:
+    image = draw(scene(seed))
+    blurred = image.filter(ImageFilter.GaussianBlur(sigma * max(image.size) / 512))
+    assert failing(encoded(blurred))["blur"] == "blurry"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("factor", [4, 6])
+@pytest.mark.parametrize("way", ["BILINEAR", "BICUBIC", "LANCZOS"])
+def test_blown_up(seed: int, factor: int, way: str) -> None:
+    tiny = draw(scene(seed, 600 // factor, 450 // factor))
+    found = failing(encoded(tiny.resize((600, 450), Image.Resampling[way])))
+    assert found.get("blown_up") == "blown_up" or found.get("blur") == "blurry"
+
+
+@pytest.mark.parametrize("quality", [3, 8, 15, 24])
+def test_crushed(quality: int) -> None:
+    assert failing(encoded(draw(scene(41)), "JPEG", quality))["compression"] == "heavy_compression"
+
+
+@pytest.mark.parametrize("form", ["PNG", "WEBP", "JPEG"])
+def test_crushed_and_saved_again(form: str) -> None:
+    crushed = Image.open(io.BytesIO(encoded(draw(scene(12, 800, 600)), "JPEG", 8)))
+    assert failing(encoded(crushed, form, 95))["compression"] == "heavy_compression"
+
+
+def test_quality_25_is_enough() -> None:
+    assert "compression" not in failing(encoded(draw(scene(41)), "JPEG", 25))
+    assert "compression" in failing(encoded(draw(scene(41)), "JPEG", 25), compression__min_quality=26)
+
+
+@pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (30, 90, 200)])
+@pytest.mark.parametrize("noise", [0, 2])
+def test_blank(colour: tuple[int, int, int], noise: float) -> None:
+    pixels = np.random.default_rng(0).normal(colour, noise, (300, 400, 3))
+    data = encoded(Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)), "PNG")
+    assert failing(data)["blank"] == "blank"
+
+
+def test_small_things_on_empty_ground_are_not_blank() -> None:
+    """A dark night with one lit window, and a small logo on white."""
+    for ground, thing in (((6, 6, 10), (60, 55, 30)), ((255, 255, 255), (200, 30, 30))):
+        image = Image.new("RGB", (640, 480), ground)
+        ImageDraw.Draw(image).rectangle((300, 200, 330, 240), fill=thing)
+        assert "blank" not in failing(encoded(image))
+
+
+@pytest.mark.parametrize(("size", "reason"), [((199, 400), "low_resolution"), ((200, 400), None),
+                                              ((900, 60), "low_resolution")])
+def test_resolution(size: tuple[int, int], reason: str | None) -> None:
+    assert failing(encoded(draw(scene(41, *size)))).get("resolution") == reason
+
+
+@pytest.mark.parametrize(("size", "reason"), [((750, 250), None), ((753, 250), "extreme_aspect"),
+                                              ((250, 800), "extreme_aspect")])
+def test_aspect(size: tuple[int, int], reason: str | None) -> None:
+    assert failing(encoded(draw(scene(41, *size)))).get("aspect") == reason
+
+
+def test_all_failed_checks_are_listed_the_plainest_first() -> None:
+    found = failing(encoded(Image.new("RGB", (60, 900), (9, 9, 9)), "JPEG", 5), captions=["DSC00042.JPG"])
+    assert list(found) == ["resolution", "aspect", "blank", "compression", "caption"]
+
+
+def test_a_sharp_subject_before_a_soft_background_passes() -> None:
+    image = draw(scene(43))
+    soft = image.filter(ImageFilter.GaussianBlur(8))
+    box = (200, 140, 400, 320)
+    subject = Image.fromarray(np.random.default_rng(1).integers(0, 2, (12, 13), np.uint8) * 200).resize(
+        (200, 180), Image.Resampling.NEAREST).convert("RGB")
+    soft.paste(subject, box)
+    assert failing(encoded(soft)) == {}
