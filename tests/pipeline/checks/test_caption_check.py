@@ -7,11 +7,15 @@ import pytest
 
 from pipeline.checks import registry
 
-WEAK = ["", "   ", "IMG_2231.jpg", "DSC00042", "photo-2021-03-07.png", "P1000345.JPG", "untitled-4.webp", "20230412_183022",
-        "https://example.org/a/b.jpg", "www.example.org/cat", "image", "Picture", "untitled", "thumbnail", "12", "-", "…",
-        "Screenshot 3", "img 12.png"]
-GOOD = ["a red barn", "cat", "Kirche in Köln", "猫が寝ている", "a photo of a dog", "Boeing 747", "café au lait", "image of a cat",
-        "The road to Mandalay, 1942", "new logo of the town hall", "rock'n'roll"]
+WEAK = [
+    "", "   ", "IMG_2231.jpg", "DSC00042", "photo-2021-03-07.png", "P1000345.JPG", "untitled-4.webp",
+    "20230412_183022", "https://example.org/a/b.jpg", "www.example.org/cat", "image", "Picture", "untitled",
+    "thumbnail", "12", "-", "…", "Screenshot 3", "img 12.png",
+]
+GOOD = [
+    "a red barn", "cat", "Kirche in Köln", "猫が寝ている", "a photo of a dog", "Boeing 747", "café au lait",
+    "image of a cat", "The road to Mandalay, 1942", "new logo of the town hall", "rock'n'roll",
+]
 
 
 def fails(*captions: str | None, min_words: int = 1) -> bool:
