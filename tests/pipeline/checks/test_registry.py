@@ -41,9 +41,9 @@ def test_rows_without_measures_fail_nothing_but_captions() -> None:
 def test_actions() -> None:
     rows = table(width=[100, 100, 900], height=[100, 500, 900], captions=[["x.jpg"]] * 3)
     resolution = checks.registry()["resolution"].Settings
-    for action in ("drop", "flag", "off"):
+    for action in ("drop", "flag", "off"):  # the second row is 5:1: `aspect` drops it either way
         verdicts = checks.verdicts(rows, settings(resolution=resolution(action=action)))
-        assert verdicts.dropped.tolist() == [action == "drop", True, False]  # the second is 5:1, so `aspect` drops it either way
+        assert verdicts.dropped.tolist() == [action == "drop", True, False]
         assert verdicts.failing("resolution").tolist() == [action != "off", action != "off", False]
         assert verdicts.failing("caption").all()
 
