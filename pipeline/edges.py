@@ -16,7 +16,7 @@ TILE = 16
 _LEAST_RANGE = 24.0
 _SHARPEST = 95.0
 _LEAST_TILES = 3
-_BAND = 16 * TILE
+_AT_ONCE = 1024
 
 
 def edge_sharpness(luma: NDArray[np.float32] | NDArray[np.uint8]) -> float:
@@ -27,21 +27,25 @@ def edge_sharpness(luma: NDArray[np.float32] | NDArray[np.uint8]) -> float:
     height, width = (side - side % TILE for side in luma.shape)
     if min(height, width) < 2 * TILE:
         return float("nan")
-    # band by band: all tiles of a large poster at once would take some twenty times its pixels in memory
-    bands = [_tiles(luma[top:min(top + _BAND, height), :width]) for top in range(0, height, _BAND)]
-    steepest, span = (np.concatenate(parts) for parts in zip(*bands, strict=True))
+    grid = luma[:height, :width].reshape(height // TILE, TILE, width // TILE, TILE)
+    # rows first: whole lines are compared at once, and only a sixteenth is left for the second step
+    span = grid.max(1).max(2).astype(np.float32) - grid.min(1).min(2)
     telling = span >= max(_LEAST_RANGE, 0.5 * float(np.percentile(span, 99)))
-    if telling.sum() < _LEAST_TILES:
+    rows, columns = np.nonzero(telling)
+    if len(rows) < _LEAST_TILES:
         return float("nan")
-    return float(np.percentile(steepest[telling] / span[telling], _SHARPEST))
+    slopes = [_steepest(grid[rows[start:start + _AT_ONCE], :, columns[start:start + _AT_ONCE]])
+              for start in range(0, len(rows), _AT_ONCE)]
+    return float(np.percentile(np.concatenate(slopes) / span[telling], _SHARPEST))
 
 
-def _tiles(band: NDArray[np.float32] | NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Steepest slope and range of each tile, levels per px and levels."""
-    height, width = band.shape
-    grid = band.astype(np.float32).reshape(height // TILE, TILE, width // TILE, TILE)
-    tiles = grid.swapaxes(1, 2).reshape(-1, TILE, TILE)
-    across = np.diff(tiles, axis=2)[:, :-1]
-    down = np.diff(tiles, axis=1)[:, :, :-1]
-    steepest = np.sqrt((across * across + down * down).reshape(len(tiles), -1).max(1))
-    return steepest, tiles.max((1, 2)) - tiles.min((1, 2))
+def _steepest(tiles: NDArray[np.float32] | NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Steepest slope of each tile (n, TILE, TILE), levels per px."""
+    values = tiles.astype(np.float32)
+    across = values[:, :-1, 1:] - values[:, :-1, :-1]
+    down = values[:, 1:, :-1] - values[:, :-1, :-1]
+    across *= across
+    down *= down
+    across += down
+    steepest: NDArray[np.float32] = np.sqrt(across.reshape(len(values), -1).max(1))
+    return steepest

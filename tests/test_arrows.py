@@ -16,7 +16,8 @@ TRAIN_MAY = {"pipeline.recipe", "pipeline.schema", "pipeline.storage", "pipeline
 LEAVES = {
     # room → what its files may import of the project, besides their own room's base
     "pipeline/checks/": {"pipeline.image", "pipeline.schema", "pipeline.errors", "pipeline.settings",
-                         "pipeline.edges", "pipeline.spectrum", "pipeline.quantisation"},  # kernels: arrays in, numbers out
+                         # kernels: arrays in, numbers out
+                         "pipeline.edges", "pipeline.spectrum", "pipeline.quantisation"},
     "pipeline/captioners/": {"pipeline.image", "pipeline.schema", "pipeline.errors", "pipeline.settings",
                              "pipeline.clip"},
     "pipeline/ingest/sources/": {"pipeline.schema", "pipeline.errors", "pipeline.settings", "pipeline.storage"},
