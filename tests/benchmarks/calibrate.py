@@ -87,7 +87,10 @@ def measure_picture(picture: Picture) -> dict[str, object]:
 
 def cuts(path: Path, crops: int) -> Iterator[Image.Image]:
     """The whole picture at WHOLE_SIDE, then crops at full size."""
-    image = decode(path.read_bytes()).pil()
+    picture = decode(path.read_bytes())
+    if picture.alpha_share > 0.5:  # an overlay to lay over something else: on white there may be nothing to see
+        return
+    image = picture.pil()
     whole = image.copy()
     whole.thumbnail((WHOLE_SIDE, WHOLE_SIDE), Image.Resampling.LANCZOS)
     yield whole
@@ -147,15 +150,22 @@ def pictures(folders: list[Path], crops: int, workers: int) -> None:
     print(f"{len(sources)} sources, {len({(r['source'], r['cut']) for r in records})} cuts")
     print(f"{'dropped, %, by':26}" + "".join(f"{name:>13}" for name in (*SHOWN, "all", "worst sources")))
     for treatment in (*UNTOUCHED, *DEGRADED):
-        rows = [record for record in records if record["treatment"] == treatment]
-        failed = judged(rows)
-        shares = [by_source(rows, failed[name]) for name in (*SHOWN, "all")]
-        worst = [name for name, share in sorted(shares[-1].items(), key=lambda item: -item[1]) if share > 0][:4]
-        named = "  " + ", ".join(name[:18] for name in worst) if treatment in UNTOUCHED else ""
-        print(f"{treatment:26}" + "".join(f"{100 * np.mean(list(s.values())):13.1f}" for s in shares) + named)
+        for part in ("whole", "crop"):
+            rows = [r for r in records if r["treatment"] == treatment and (r["cut"] == 0) == (part == "whole")]
+            if rows:
+                print(line(f"{treatment}, {part}", rows, name_worst=treatment in UNTOUCHED))
     for treatment in COPIES:
         rows = [record for record in records if record["treatment"] == treatment]
         print(f"{treatment:26}{100 * np.mean([bool(row['copied']) for row in rows]):13.1f} % found")
+
+
+def line(title: str, rows: list[dict[str, object]], *, name_worst: bool) -> str:
+    """One line of the table: mean over the sources of the share of cuts dropped, by check."""
+    failed = judged(rows)
+    shares = [by_source(rows, failed[name]) for name in (*SHOWN, "all")]
+    worst = [source for source, share in sorted(shares[-1].items(), key=lambda item: -item[1]) if share > 0]
+    named = "  " + ", ".join(source[:18] for source in worst[:5]) if name_worst else ""
+    return f"{title:26}" + "".join(f"{100 * np.mean(list(s.values())):13.1f}" for s in shares) + named
 
 
 def by_source(rows: list[dict[str, object]], failed: np.ndarray) -> dict[str, float]:
