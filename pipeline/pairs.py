@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from pipeline.phash import hamming
+from pipeline.nearby import near_pairs
 from pipeline.schema import EDGES, THUMB_BYTES
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FLAT = 3.0
 """Standard deviation, grey levels, below which a thumbnail holds too little to tell pictures apart: every flat
 picture has the same perceptual hash."""
-_BLOCK = 2048
+_PAIRS_AT_ONCE = 1 << 16
 EXACT = ("address", "bytes", "pixels")
 
 
@@ -53,21 +53,18 @@ def copies(columns: pa.Table, settings: DedupeSettings) -> pa.Table:
 
 
 def _perceptual(columns: pa.Table, rows: NDArray[np.int64], settings: DedupeSettings) -> list[tuple[int, int, int]]:
-    """(row, row, distance) of all pairs within the limits. Every pair is compared: complete for any distance, and
-    quadratic in the number of distinct pictures (about 10 s for 100,000 on one core)."""
+    """(row, row, distance) of all pairs within the limits; `pipeline.nearby` misses none."""
     hashes = columns.column("phash").to_numpy()[rows].astype(np.uint64)
     thumbs = _thumbs([columns.column("thumb")[int(row)].as_py() for row in rows])
     telling = np.array([max(t[:256].std(), t[256:320].std(), t[320:].std()) >= FLAT for t in thumbs], bool)
     rows, hashes, thumbs = rows[telling], hashes[telling], thumbs[telling]
+    near_a, near_b, distances = near_pairs(hashes, settings.max_distance)
     found: list[tuple[int, int, int]] = []
-    for start in range(0, len(rows), _BLOCK):
-        block = hashes[start:start + _BLOCK, None]
-        distances = hamming(block, hashes[None, start:])
-        near_a, near_b = np.nonzero(np.triu(distances <= settings.max_distance, 1))
-        a, b = near_a + start, near_b + start
+    for start in range(0, len(near_a), _PAIRS_AT_ONCE):
+        some = slice(start, start + _PAIRS_AT_ONCE)
+        a, b = near_a[some], near_b[some]
         same = np.abs(thumbs[a] - thumbs[b]).max(1, initial=0) <= settings.max_difference
-        found += zip(rows[a[same]].tolist(), rows[b[same]].tolist(), distances[near_a, near_b][same].tolist(),
-                     strict=True)
+        found += zip(rows[a[same]].tolist(), rows[b[same]].tolist(), distances[some][same].tolist(), strict=True)
     return found
 
 
