@@ -5,11 +5,12 @@ Two independent traces are added up in decibels. `native_sharpness`: how steep t
 (see `pipeline.spectrum`). An enlarged picture is poor in both; a soft but real photograph still has grain, noise or
 one thing in focus, and codec noise in an enlarged one does not steepen its edges.
 
-Calibration (`tests/benchmarks/calibrate.py` on 40 photographs and drawings): of whole pictures at 1024 px, saved as PNG,
-JPEG or WebP, 1 of 40 was below -25 dB (a smoothed one, at -38); enlarged ×3 by bilinear, bicubic or Lanczos
-interpolation, then JPEG q 90, 95 to 98 %, ×2 a third, ×1.5 a tenth. A Gaussian blur of σ = 1 px at 512 px leaves no more
-than an enlargement and falls below as well. So do full-size crops of soft 8 to 20 megapixel files, a quarter of them:
-at that size they hold no more either. Flat art without edges gives no value and passes.
+Calibration (`tests/benchmarks/calibrate.py` on 40 photographs and drawings): of whole pictures at 1024 px,
+saved as PNG, JPEG or WebP, 1 of 40 was below -25 dB (a smoothed one, at -38); enlarged ×3 by bilinear, bicubic
+or Lanczos interpolation, then JPEG q 90, 95 to 98 %, ×2 a third, ×1.5 a tenth. A Gaussian blur of σ = 1 px at
+512 px leaves no more than an enlargement and falls below as well. So do full-size crops of soft 8 to 20
+megapixel files, a quarter of them: at that size they hold no more either. Flat art without edges gives no value
+and passes.
 """
 
 from __future__ import annotations
