@@ -20,14 +20,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from pipeline import clip_files, storage
+from pipeline import clip_files
 from pipeline.captioners import registry
 from pipeline.captioners.base import CaptionerSettings
-from pipeline.image import Unreadable, decode
 from pipeline.receipt import JsonObject
 from pipeline.rowstage import RowStage, Step
 from pipeline.schema import CANDIDATE, CAPTION, ID, STRINGS, VALUE_KEY, Column, TableSchema
-from pipeline.score import BYTES, Model, cosines, vectors
+from pipeline.score import BLOCK, BYTES, Model, cosines, picture_at, vectors
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -198,9 +197,9 @@ class WriteCaptions:
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         texts: list[list[str] | None] = [None] * rows.num_rows
-        for start in range(0, rows.num_rows, 64):  # decoded pictures are large: a few at a time
-            block = rows.slice(start, 64)
-            pictures = list(self.readers.map(_picture, *(block.column(name).to_pylist() for name in BYTES)))
+        for start in range(0, rows.num_rows, BLOCK):
+            block = rows.slice(start, BLOCK)
+            pictures = list(self.readers.map(picture_at, *(block.column(name).to_pylist() for name in BYTES)))
             readable = [number for number, picture in enumerate(pictures) if picture is not None]
             written = self.captioner.write([p for p in pictures if p is not None])
             for number, found in zip(readable, written, strict=True):
@@ -232,13 +231,6 @@ class ScoreCandidates:
             for row, found in zip(candidates, scores, strict=True)
         ]
         return pa.table({"candidates": pa.array(values, pa.list_(CANDIDATE))})
-
-
-def _picture(container: str, offset: int, length: int) -> NDArray[np.uint8] | None:
-    try:
-        return decode(storage.read_range(container, offset, length)).rgb
-    except Unreadable:  # `measure` could read it, so this is a file that changed meanwhile
-        return None
 
 
 def _number(score: float | None) -> float | None:

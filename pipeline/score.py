@@ -27,13 +27,12 @@ from pipeline.schema import ID, SCORE, VALUE_KEY, Column, TableSchema, embedding
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from pipeline.clip import Clip
     from pipeline.run import Run
 
 Floats = NDArray[np.float32]
 BYTES = ("container", "offset", "length")
+BLOCK = 64  # decoded pictures held at once; they are large
 
 
 class ScoreSettings(Settings):
@@ -182,17 +181,23 @@ class EmbedPictures:
         self.readers = ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1))
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        prepared = list(self.readers.map(self._prepared, *(rows.column(name).to_pylist() for name in BYTES)))
-        readable = [number for number, picture in enumerate(prepared) if picture is not None]
         found = np.full((rows.num_rows, self.clip.width), np.nan, np.float32)
-        found[readable] = self.clip.embed_images([p for p in prepared if p is not None])
+        for start in range(0, rows.num_rows, BLOCK):
+            block = rows.slice(start, BLOCK)
+            # One after the other: decoding lifts Pillow's pixel cap for the whole process while it runs.
+            decoded = list(self.readers.map(picture_at, *(block.column(name).to_pylist() for name in BYTES)))
+            readable = [number for number, picture in enumerate(decoded) if picture is not None]
+            prepared = list(self.readers.map(self.clip.prepare, [p for p in decoded if p is not None]))
+            found[[start + number for number in readable]] = self.clip.embed_images(prepared)
         return pa.table({"embedding": packed(found)})
 
-    def _prepared(self, container: str, offset: int, length: int) -> Tensor | None:
-        try:
-            return self.clip.prepare(decode(storage.read_range(container, offset, length)).rgb)
-        except Unreadable:  # `measure` could read it, so this is a file that changed meanwhile
-            return None
+
+def picture_at(container: str, offset: int, length: int) -> NDArray[np.uint8] | None:
+    """The canonical RGB picture; None when it became unreadable after `measure` had read it."""
+    try:
+        return decode(storage.read_range(container, offset, length)).rgb
+    except Unreadable:
+        return None
 
 
 class ScoreWords:

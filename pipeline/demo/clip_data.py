@@ -114,6 +114,14 @@ def _patch_labels(scene: Scene, grid: int) -> Ints:
     return labels.reshape(grid * grid, 2)
 
 
+def written_caption(scene: Scene) -> str:
+    """What the model learns to write: the full caption without the kind of background.
+
+    Grain and soft lights are often finer than the model's pixels; it would only guess, and a guess is a false caption.
+    """
+    return full_caption(scene).replace(f"on a {scene.background_kind} ", "on a ")
+
+
 def near_miss(scene: Scene, rng: np.random.Generator) -> str:
     """A caption with one colour or shape wrong, or with the colours of two shapes exchanged."""
     shapes = list(scene.shapes)

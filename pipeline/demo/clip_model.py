@@ -13,6 +13,7 @@ from .scenes import VOCABULARY
 
 PAD, UNKNOWN, START, END = "<pad>", "<unknown>", "<start>", "<end>"
 PUNCTUATION = (".", ",", ":", "-")
+WEIGHTS = "open_clip_model.safetensors"
 MEAN = (0.5, 0.5, 0.5)
 STD = (0.25, 0.25, 0.25)
 SIDE, PATCH, WIDTH, HEADS, CONTEXT = 72, 12, 160, 5, 40
@@ -88,7 +89,7 @@ def save(model: nn.Module, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().half().contiguous() for name, value in model.state_dict().items()}
-    save_file(weights, folder / "open_clip_model.safetensors")
+    save_file(weights, folder / WEIGHTS)
     (folder / "open_clip_config.json").write_text(json.dumps(model_config(), indent=2) + "\n")
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer(), pad_token=PAD, unk_token=UNKNOWN, bos_token=START, eos_token=END,

@@ -37,16 +37,15 @@ def test_it_finds_a_true_caption_among_all(report: clip_eval.Report) -> None:
 
 def test_the_captions_it_writes_have_colour_and_shape_right(report: clip_eval.Report) -> None:
     assert report.written_gist >= 0.95
-    assert report.written_background >= 0.9
-    assert report.written_size >= 0.8
-    assert report.written_place >= 0.9
+    assert report.written_background >= 0.95
+    assert report.written_size >= 0.95
+    assert report.written_place >= 0.95
 
 
 def test_pairs_kept_off_the_website_are_known_as_well() -> None:
     rng = np.random.default_rng(UNSEEN_SEED)
-    scenes = [
-        scene for scene in sample_scenes(600, rng, 0) if (scene.shapes[0].colour, scene.shapes[0].kind) in WITHHELD
-    ]
+    drawn = [scene for scene in sample_scenes(600, rng, 0) if len(scene.shapes) == 1]
+    scenes = [scene for scene in drawn if (scene.shapes[0].colour, scene.shapes[0].kind) in WITHHELD]
     model = clip.load("demo", None, recipe_name="demo")
     images = model.embed_images([draw(scene) for scene in scenes])
     names = [f"a {colour} {shape}" for colour in COLOURS for shape in SHAPES]
