@@ -44,13 +44,14 @@ class DedupeSettings(Settings):
     )
     max_difference: float = Field(
         10.0, ge=0, description="and no cell of their 16 × 16 luma and 8 × 8 chroma thumbnails differs by more than "
-        "this, levels of 255"
+        "this, levels of 255; pale thumbnails, as of line drawings, must agree more closely"
     )
     perceptual: bool = Field(True, description="look for re-encoded and rescaled copies too, not only exact ones")
 
 
 class DedupeStage(ColumnStage):
     name: ClassVar[str] = "dedupe"
+    version: ClassVar[int] = 2
     inputs: ClassVar[tuple[str, ...]] = ("ingest", "measure")
     counted: ClassVar[str | None] = "relation"
 

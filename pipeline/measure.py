@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 BYTES = ("container", "offset", "length")
 
+REASONS = {
+    **image.UNREADABLE,
+    "bytes_lost": "The bytes are no longer where `ingest` put or found them. Run `curate ingest` again.",
+    "check_failed": "A check stumbled over this picture; the detail names the check. That is a fault of the check: "
+                    "please report it with the picture.",
+}
+"""Every outcome but `ok`, explained."""
+
 
 class MeasureSettings(Settings):
     max_pixels: int = Field(
@@ -96,10 +104,15 @@ def _facts(picture: Picture) -> dict[str, Any]:
     }
 
 
-def _numbers(picture: Picture) -> dict[str, float | None]:
-    numbers: dict[str, float | None] = {}
-    for check in checks.registry().values():
-        for name, value in check.measure(picture).items():
+def _numbers(picture: Picture) -> dict[str, Any]:
+    numbers: dict[str, Any] = {}
+    for check_name, check in checks.registry().items():
+        try:
+            measured = check.measure(picture)
+        except Exception as error:  # a check may come from anywhere; one odd picture must not end a long run
+            where = f"{check_name}: {type(error).__name__}: {error}"
+            return {"decode_outcome": "check_failed", "decode_detail": where}
+        for name, value in measured.items():
             numbers[name] = None if np.isnan(value) else float(value)
     return numbers
 

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 FLAT = 3.0
 """Standard deviation, grey levels, below which a thumbnail holds too little to tell pictures apart: every flat
 picture has the same perceptual hash."""
+RELATIVE = 0.5
+"""Largest difference of two thumbnails' cells over the thumbnail's standard deviation. A thin line drawing is pale
+when it is reduced to 16 × 16, so that any two of them agree within a few levels. On 124 clip arts and photographs,
+re-encoded and rescaled, copies stay below this (99.6 % of those found without it), while it parts most of 794 pairs of
+different star patterns drawn in hairlines."""
+_LEAST_DIFFERENCE = 2.0
 _PAIRS_AT_ONCE = 1 << 16
 EXACT = ("address", "bytes", "pixels")
 
@@ -56,14 +62,16 @@ def _perceptual(columns: pa.Table, rows: NDArray[np.int64], settings: DedupeSett
     """(row, row, distance) of all pairs within the limits; `pipeline.nearby` misses none."""
     hashes = columns.column("phash").to_numpy()[rows].astype(np.uint64)
     thumbs = _thumbs([columns.column("thumb")[int(row)].as_py() for row in rows])
-    telling = np.array([max(t[:256].std(), t[256:320].std(), t[320:].std()) >= FLAT for t in thumbs], bool)
-    rows, hashes, thumbs = rows[telling], hashes[telling], thumbs[telling]
+    contrast = np.array([max(t[:256].std(), t[256:320].std(), t[320:].std()) for t in thumbs], np.float32)
+    telling = contrast >= FLAT
+    rows, hashes, thumbs, contrast = rows[telling], hashes[telling], thumbs[telling], contrast[telling]
+    allowed = np.minimum(settings.max_difference, np.maximum(_LEAST_DIFFERENCE, RELATIVE * contrast))
     near_a, near_b, distances = near_pairs(hashes, settings.max_distance)
     found: list[tuple[int, int, int]] = []
     for start in range(0, len(near_a), _PAIRS_AT_ONCE):
         some = slice(start, start + _PAIRS_AT_ONCE)
         a, b = near_a[some], near_b[some]
-        same = np.abs(thumbs[a] - thumbs[b]).max(1, initial=0) <= settings.max_difference
+        same = np.abs(thumbs[a] - thumbs[b]).max(1, initial=0) <= np.minimum(allowed[a], allowed[b])
         found += zip(rows[a[same]].tolist(), rows[b[same]].tolist(), distances[some][same].tolist(), strict=True)
     return found
 

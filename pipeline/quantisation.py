@@ -26,6 +26,7 @@ WORST, BEST = 1, 40
 _LOW = [(u, v) for u in range(5) for v in range(5) if 0 < u + v <= 4]
 _BLOCKS = 1500
 _EVIDENCE = 24
+_LEAST_BLOCKS = 24
 
 
 @cache
@@ -84,7 +85,7 @@ def traced_quality(luma: NDArray[np.uint8]) -> tuple[float, float]:
 
 
 def _low_coefficients(luma: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-    """Low-frequency DCT coefficients (blocks, 14) of the most active blocks; None without whole blocks."""
+    """Low-frequency DCT coefficients (blocks, 14) of the most active blocks, each once; None with too few."""
     rows, columns = luma.shape[0] // BLOCK, luma.shape[1] // BLOCK
     if rows < 2 or columns < 2:
         return None
@@ -95,10 +96,13 @@ def _low_coefficients(luma: NDArray[np.uint8]) -> NDArray[np.float32] | None:
     activity = (high.astype(np.int16) - low).ravel()
     chosen = np.argsort(-activity, kind="stable")[:_BLOCKS]
     chosen = chosen[activity[chosen] > 2]
-    if len(chosen) < 2:
+    blocks = cells[chosen // columns, :, chosen % columns, :].reshape(len(chosen), BLOCK * BLOCK)
+    # One straight edge between two flat colours gives the same block a hundred times. That is one witness: a flag
+    # has few different blocks, and chance alone puts those on the grid of some quality.
+    blocks = np.unique(blocks, axis=0)
+    if len(blocks) < _LEAST_BLOCKS:
         return None
-    blocks = cells[chosen // columns, :, chosen % columns, :].reshape(len(chosen), -1).astype(np.float32)
-    return (blocks - 128) @ _basis()
+    return (blocks.astype(np.float32) - 128) @ _basis()
 
 
 @cache

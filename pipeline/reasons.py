@@ -73,12 +73,12 @@ class Explanation:
 
 def meanings() -> dict[str, list[Meaning]]:
     """Every reason that a row can be dropped for → its meanings; two stages may give one reason."""
-    from pipeline import dedupe, image, select
+    from pipeline import dedupe, measure, select
     from pipeline.checks import registry
     from pipeline.ingest.outcomes import OK, OUTCOMES
 
     given: list[tuple[str, str | None, Mapping[str, str]]] = [
-        ("ingest", None, OUTCOMES), ("measure", None, image.UNREADABLE), ("dedupe", None, dedupe.REASONS),
+        ("ingest", None, OUTCOMES), ("measure", None, measure.REASONS), ("dedupe", None, dedupe.REASONS),
         *(("filter", name, check.reasons) for name, check in registry().items()), ("select", None, select.REASONS),
     ]
     found: dict[str, list[Meaning]] = {}

@@ -7,6 +7,9 @@ WebP or fine JPEG is found as well (see `pipeline.quantisation`). A row fails by
 Calibration (`tests/benchmarks/calibrate.py`): after JPEG at quality 5 to 20, saved again as PNG, WebP q 95 or
 JPEG q 95, the traced quality is the true one with evidence ≥ 0.85 for nearly all pictures with some contrast;
 untouched pictures show 0.4 at most, and JPEG q 50 imitates a coarser one with 0.6 at most: 0.75 lies between.
+Flat drawings: equal blocks count once and fewer than 24 different ones give no trace, since in 4,900 PNG clip arts
+the nine that looked like a coarse JPEG were all flags and icons of a few straight edges. A crushed drawing saved
+again as PNG, on the other hand, often shows no more than 0.3 to 0.6 (its whites and blacks were clipped) and passes.
 Default `min_quality` 25: blocks at q ≤ 20 are plain to see at normal viewing distance, at 30 hardly.
 """
 
@@ -24,6 +27,7 @@ from pipeline.quantisation import table_quality, traced_quality
 
 
 class Compression(Check):
+    version: ClassVar[int] = 2
     rank: ClassVar[int] = 20
     columns: ClassVar[dict[str, str]] = {
         "jpeg_quality": "IJG quality of the file's luma table, 1..100; null when it is no JPEG",
