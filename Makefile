@@ -40,8 +40,8 @@ lint: $(VENV)/test ## Ruff and mypy
 	@$(BIN)/ruff check pipeline train tests
 	@$(BIN)/mypy
 
-bench: $(VENV)/test ## Speed and accuracy figures
-	@$(BIN)/python -m tests.benchmarks
+bench: $(VENV)/test ## Accuracy of the checks on the demo; see tests/README.md
+	@$(BIN)/python tests/benchmarks/demo_seeds.py
 
 soak: $(VENV)/test ## The long tests: three demo seeds, kill -9 at many moments, a whole training
 	@$(BIN)/python -m pytest -m soak
