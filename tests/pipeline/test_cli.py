@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+
+from pipeline.demo.scenes import draw, sample_scene
 
 CURATE = [sys.executable, "-m", "pipeline.cli"]
 
@@ -31,17 +32,12 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
     return lines[-2]
 
 
-def noise(path: Path, side: int, seed: int) -> None:
-    values = np.random.default_rng(seed).integers(0, 256, (side // 8, side // 8, 3), np.uint8)
-    Image.fromarray(values).resize((side, side), Image.Resampling.BICUBIC).save(path)
-
-
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
     folder = tmp_path / "pictures"
     folder.mkdir()
     for number in range(6):
-        noise(folder / f"a red house {number}.png", 320, number)
+        draw(sample_scene(np.random.default_rng(number))).save(folder / f"a red house {number}.png")
     (folder / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 and nothing more")
     (folder / "page.jpg").write_text("<html>not found</html>")
     return folder
