@@ -25,7 +25,7 @@ SMALL = {
     # what a demo command is given besides what is shown, so that the whole page runs in a minute or two
     "curate": ["ingest.sources.0.scenes=150"],
     "train": ["train.vae.optimiser.steps=4", "train.optimiser.steps=4", "train.evaluate.per_prompt=1",
-              "train.watch.grid_every=4", "train.sample.steps=2", "train.optimiser.batch=8",
+              "train.watch.every=4", "train.sample.steps=2", "train.optimiser.batch=8",
               "train.vae.optimiser.batch=8"],
 }
 
