@@ -52,10 +52,15 @@ class DataSettings(Settings):
         None, description="URL of the folder with index.json; unset: <workdir>/data/<name>/shards")
     aspect: Literal["square", "buckets"] = Field(
         "square", description="square: every picture is cropped to 1:1; buckets: to its aspect-ratio bucket")
-    crop: Literal["center", "random"] = Field(
-        "center", description="where to crop along the longer side; cached latents: center")
+    crop: Literal["center", "random"] = Field("center", description="where to crop")
+    zoom: float = Field(
+        1.0, gt=0.1, le=1,
+        description="smallest window, as a share of the largest one's side; below 1 sizes vary and `crop` has room")
     flip: bool = Field(
-        False, description="mirror half of the pictures; wrong where captions say left and right")
+        False, description="mirror half of the pictures, but none whose caption says left or right")
+    views: int = Field(
+        8, ge=1, le=256, description="cached latents: versions of each picture that are encoded when crop, zoom or "
+        "flip make them differ")
     captions: Literal["best", "mix"] = Field(
         "mix", description="best: always the chosen caption; mix: half of the time another acceptable one")
     workers: int = Field(
@@ -107,8 +112,6 @@ class TrainSettings(Settings):
             raise ValueError(
                 f"resolution {self.resolution} is not a multiple of {cell} (vae.downsample {self.vae.downsample} × "
                 f"{cell // self.vae.downsample} for the {len(self.denoiser.widths)} levels of the denoiser)")
-        if self.data.cache_latents and (self.data.crop == "random" or self.data.flip):
-            raise ValueError("data.crop = 'random' and data.flip need data.cache_latents = false")
         return self
 
     @property

@@ -99,7 +99,8 @@ def _feeds(session: Session, vae: Vae, caches: Caches | None) -> tuple[Feed, Fee
     images: Images
     fixed: Images
     if caches is not None:
-        images = fixed = LatentImages(caches.latents, session.shards.digests)
+        images = LatentImages(caches.views, session.training_pictures.key, session.seed)
+        fixed = LatentImages([caches.latents], session.pictures.key, session.seed)
         noise = _same
     else:
         images = PixelImages(session.training_pictures, session.buckets.shapes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from train.latents import ArrayStore, encode_captions, encode_pictures
 from train.models import build_text
 from train.models.text import TextEncoder
 from train.models.vae import Vae
+from train.pictures import Pictures
 from train.session import ChosenRows, Session
 from train.vae_stage import encoder, load_vae
 
@@ -24,9 +25,11 @@ SECONDS_BETWEEN_LINES = 10.0
 
 @dataclass(frozen=True)
 class Caches:
-    """One latent store per bucket, text states unless the text encoder is trained, and the unreadable rows."""
+    """One latent store per bucket, the same for each version of the training pictures where they are varied, text
+    states unless the text encoder is trained, and the unreadable rows."""
 
     latents: list[ArrayStore]
+    views: list[list[ArrayStore]]
     texts: ArrayStore | None
     bad: dict[int, str] = field(default_factory=dict)
 
@@ -35,14 +38,11 @@ def encode(session: Session, vae: Vae | None = None, text: TextEncoder | None = 
     """Encode what is not cached yet, shared out over the ranks."""
     vae, text = vae or load_vae(session), text or load_text(session)
     splits = [session.chosen("train"), session.chosen("validation")]
-    stores: list[ArrayStore] = []
     bad: dict[int, str] = {}
-    for number, shape in enumerate(session.buckets.shapes):
-        store = ArrayStore(session.place("latents", f"{vae.fingerprint}-{shape[0]}x{shape[1]}"))
-        rows = [row for chosen in splits for row in chosen.rows[chosen.buckets == number].tolist()]
-        bad |= encode_pictures(store, session.pictures, rows, shape, encoder(vae, session), ranks=session.ranks,
-                               threads=session.settings.data.workers, report=_report(session, "latents"))
-        stores.append(store)
+    centred = _stores(session, vae, session.pictures, splits, 0, bad)
+    varied = session.training_pictures
+    views = [_stores(session, vae, varied, splits[:1], view, bad) for view in range(session.settings.data.views)
+             ] if varied.vary.any else [centred]
     session.report_bad(bad)
     texts = None
     if not text.trainable:
@@ -50,7 +50,22 @@ def encode(session: Session, vae: Vae | None = None, text: TextEncoder | None = 
         captions = ["", *(caption for chosen in splits for caption in all_captions(session, chosen))]
         encode_captions(texts, captions, _text_states(text), ranks=session.ranks,
                         report=_report(session, "captions"))
-    return Caches(stores, texts, bad)
+    return Caches(centred, views, texts, bad)
+
+
+def _stores(session: Session, vae: Vae, pictures: Pictures, splits: Sequence[ChosenRows], view: int,
+            bad: dict[int, str]) -> list[ArrayStore]:
+    """One version of the splits' pictures, a store per bucket; adds to `bad`."""
+    stores = []
+    vary = f"-{pictures.vary.name}-seed{session.seed}-{view}" if pictures.vary.any else ""
+    for number, shape in enumerate(session.buckets.shapes):
+        store = ArrayStore(session.place("latents", f"{vae.fingerprint}-{shape[0]}x{shape[1]}{vary}"))
+        rows = [row for chosen in splits for row in chosen.rows[chosen.buckets == number].tolist() if row not in bad]
+        what = f"latents, version {view + 1}" if vary else "latents"
+        bad |= encode_pictures(store, pictures, rows, shape, encoder(vae, session), view=view, ranks=session.ranks,
+                               threads=session.settings.data.workers, report=_report(session, what))
+        stores.append(store)
+    return stores
 
 
 def load_text(session: Session) -> TextEncoder:

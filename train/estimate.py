@@ -17,6 +17,7 @@ from train.models import build_text, build_vae
 from train.models.settings import OptimiserSettings
 from train.models.text import TextEncoder
 from train.models.vae import Vae
+from train.optimiser import Optimiser, trained
 from train.session import Session
 from train.tasks import Task, VaeTask
 from train.vae_stage import latent_shape
@@ -61,7 +62,7 @@ def _row(session: Session, task: Task, settings: OptimiserSettings, batch_of: Ca
          ) -> dict[str, Any]:
     ranks = session.ranks
     micro = max(1, settings.batch // (ranks.world * settings.accumulate))
-    seconds = _seconds_per_micro_batch(task, batch_of(micro), session) * settings.accumulate
+    seconds = _seconds_per_micro_batch(task, batch_of(micro), settings, session) * settings.accumulate
     parameters = sum(p.numel() for p in task.parameters() if p.requires_grad)
     peak = torch.cuda.max_memory_allocated() / 1e9 if ranks.device.type == "cuda" else None
     return {"part": task.name, "parameters": parameters, "steps": settings.steps, "batch": settings.batch,
@@ -70,21 +71,20 @@ def _row(session: Session, task: Task, settings: OptimiserSettings, batch_of: Ca
             "peak_gb": None if peak is None else round(peak, 2)}
 
 
-def _seconds_per_micro_batch(task: Task, batch: Batch, session: Session) -> float:
-    """Forward, backward and AdamW; the fastest of a few, the first of which only warms up."""
+def _seconds_per_micro_batch(task: Task, batch: Batch, settings: OptimiserSettings, session: Session) -> float:
+    """Forward, backward and update; the fastest of a few, the first of which only warms up."""
     ranks, best = session.ranks, math.inf
     moved = batch.to(ranks.device)
-    trained = [parameter for parameter in task.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.AdamW(trained, lr=0.0)
+    optimiser = Optimiser(task, settings, ranks.device)
     for _ in range(1 + TIMED_STEPS):
         _wait(ranks)
         begun = time.perf_counter()
         with torch.autocast(ranks.device.type, torch.bfloat16, enabled=session.precision == "bf16"):
             loss = task(moved).mean()
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(trained, 1.0)
-        optimiser.step()
+        nn.utils.clip_grad_norm_(trained(task), settings.clip_norm)
+        optimiser.step(0.0)
         _wait(ranks)
         best = min(best, time.perf_counter() - begun)
     return best

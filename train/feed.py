@@ -84,13 +84,19 @@ class PixelImages:
 
 
 class LatentImages:
-    """Cached latents, one store per bucket."""
+    """Cached latents: one store per bucket, or per bucket and version of a picture.
 
-    def __init__(self, stores: Sequence[ArrayStore], digests: Sequence[bytes]) -> None:
-        self._stores, self._digests = stores, digests
+    `stores` is by version, then by bucket; which version a sample gets follows from its number. `key` gives a row's
+    key in the stores.
+    """
+
+    def __init__(self, stores: Sequence[Sequence[ArrayStore]], key: Callable[[int], bytes], seed: int) -> None:
+        self._stores, self._key, self._seed = stores, key, seed
 
     def load(self, rows: Ints, bucket: int, numbers: Ints) -> tuple[Tensor, Tensor]:
-        latents = self._stores[bucket].take([self._digests[row] for row in rows.tolist()])["latents"]
+        views = (randomness.uniforms(self._seed, "view", numbers) * len(self._stores)).astype(int).tolist()
+        latents = np.stack([self._stores[view][bucket].take([self._key(row)])["latents"][0]
+                            for row, view in zip(rows.tolist(), views, strict=True)])
         return torch.from_numpy(latents.astype(np.float32)), torch.ones(len(rows))
 
 

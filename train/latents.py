@@ -1,7 +1,7 @@
 """Cached latents and text embeddings: arrays by content key, in immutable parts on disk.
 
-A store's folder is named by what decides its values (model fingerprint, shape), its keys are the SHA-256 of a
-picture's bytes or a hash of a caption. So a changed caption, weight or selection encodes nothing anew, new rows
+A store's folder is named by what decides its values (model fingerprint, shape, version), its keys are the SHA-256 of
+a picture's bytes or a hash of a caption. So a changed caption, weight or selection encodes nothing anew, new rows
 add parts, and a killed encoder keeps its finished ones. A part is one `.npy` per array and a `.json` that lists
 its keys and is put in place last.
 """
@@ -84,27 +84,32 @@ class ArrayStore:
                 for array in self._parts[places[0][0]]}
 
 
+def view_number(digest: bytes, view: int) -> int:
+    """The number behind crop, zoom and mirror of one version of a picture: of its bytes, not of its place."""
+    return int.from_bytes(digest[:6], "big") << 8 | view
+
+
 def encode_pictures(store: ArrayStore, pictures: Pictures, rows: Sequence[int], shape: Shape, encode: Encoder,
-                    *, ranks: Ranks, threads: int, report: Report) -> dict[int, str]:
+                    *, view: int = 0, ranks: Ranks, threads: int, report: Report) -> dict[int, str]:
     """Put the latents of all `rows` into the store; each rank does its share. Returns row → why it is bad.
 
     `encode` maps uint8 (b, 3, h, w) to (b, c, h', w'). It always gets `ENCODE_BATCH` pictures, the last ones
-    padded, so that a picture's latent does not depend on which others are missing.
+    padded, so that a picture's latent does not depend on which others are missing. `view` numbers
+    the versions of a picture that `pictures` varies; each has a store of its own.
     """
-    digests = pictures.shards.digests
-    missing = {digests[row]: row for row in rows if digests[row] not in store}
+    missing = {key: row for row in rows if (key := pictures.key(row)) not in store}
     bad: dict[int, str] = {}
     chunks = _shares(ranks.from_main(list(missing.values())), ranks)
     total = sum(len(chunk) for chunk in chunks)
     done = 0
     with ThreadPoolExecutor(max(1, threads)) as pool:
         for chunk in chunks:
-            read = list(pool.map(lambda row: _pixels_or_reason(pictures, row, shape), chunk))
+            read = list(pool.map(lambda row: _pixels_or_reason(pictures, row, shape, view), chunk))
             bad |= {row: got for row, got in zip(chunk, read, strict=True) if isinstance(got, str)}
             good = [(row, got) for row, got in zip(chunk, read, strict=True) if not isinstance(got, str)]
             if good:
                 latents = _in_batches(np.stack([got for _, got in good]), encode)
-                store.append([digests[row] for row, _ in good], {"latents": latents.astype(np.float16)})
+                store.append([pictures.key(row) for row, _ in good], {"latents": latents.astype(np.float16)})
             done += len(chunk)
             report(done, total)
     ranks.barrier()
@@ -138,9 +143,9 @@ def _shares(items: list[T], ranks: Ranks) -> list[list[T]]:
     return chunks[ranks.rank::ranks.world]
 
 
-def _pixels_or_reason(pictures: Pictures, row: int, shape: Shape) -> NDArray[np.uint8] | str:
+def _pixels_or_reason(pictures: Pictures, row: int, shape: Shape, view: int) -> NDArray[np.uint8] | str:
     try:
-        return pictures.pixels(row, shape)
+        return pictures.pixels(row, shape, view_number(pictures.shards.digests[row], view))
     except BadPicture as error:
         return str(error)
 

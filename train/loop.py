@@ -24,6 +24,7 @@ from train.distributed import Ranks, without_sync
 from train.ema import Ema
 from train.feed import Batch, Feed, Ints, Sharing, steps
 from train.models.settings import OptimiserSettings
+from train.optimiser import Optimiser, trained
 from train.plan import Plan
 from train.tasks import Task
 
@@ -91,7 +92,7 @@ class State:
     def __init__(self, task: Task, job: Job) -> None:
         self.task, self.job = task, job
         self.ema = Ema(task) if job.settings.ema_half_life else None
-        self.optimiser = _optimiser(task, job.settings, job.ranks.device)
+        self.optimiser = Optimiser(task, job.settings, job.ranks.device)
         self.position = 0
         self.roll_backs = 0
 
@@ -189,7 +190,7 @@ def take_step(model: nn.Module, state: State, micro_batches: list[Batch], stop: 
     """
     job, lr = state.job, state.lr
     model.train()
-    state.optimiser.zero_grad(set_to_none=True)
+    state.optimiser.zero_grad()
     sums = torch.zeros(2, dtype=torch.float64, device=_counting(job.ranks.device))
     for turn, batch in enumerate(micro_batches):
         last = turn == len(micro_batches) - 1
@@ -200,12 +201,10 @@ def take_step(model: nn.Module, state: State, micro_batches: list[Batch], stop: 
         sums[0] += loss_b.detach().sum().to(sums)
     sums[1] = float(stop)
     total, stops = job.ranks.summed(sums).tolist()
-    norm = float(nn.utils.clip_grad_norm_(_trained(state.task), job.settings.clip_norm))
+    norm = float(nn.utils.clip_grad_norm_(trained(state.task), job.settings.clip_norm))
     result = StepResult(total / job.settings.batch, norm, lr, stop=stops > 0)
     if result.finite:
-        for group in state.optimiser.param_groups:
-            group["lr"] = lr
-        state.optimiser.step()
+        state.optimiser.step(lr)
     state.position += job.settings.batch
     if result.finite and state.ema:
         state.ema.update(schedule.ema_decay(job.settings, state.position))
@@ -246,18 +245,6 @@ def _name_bad(state: State, result: StepResult, micro_batches: list[Batch], watc
     rows = sorted({row for share, _ in shares for row in share}) or sorted({row for _, s in shares for row in s})
     watch.event(state, "skipped_step", loss=str(result.loss), grad_norm=str(result.norm),
                 ids=[state.job.feed.row(row).id for row in rows[:32]])
-
-
-def _optimiser(task: Task, settings: OptimiserSettings, device: torch.device) -> torch.optim.Optimizer:
-    trained = _trained(task)
-    groups = [{"params": [p for p in trained if p.ndim >= 2], "weight_decay": settings.weight_decay},
-              {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=settings.lr,
-                             betas=settings.betas, fused=device.type == "cuda")
-
-
-def _trained(task: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in task.parameters() if parameter.requires_grad]
 
 
 def _dropout_seed(state: State, batch: Batch) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 import threading
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +21,8 @@ Shape = tuple[int, int]
 """(height, width) in pixels or latent cells."""
 
 Pixels = NDArray[np.uint8]
+
+SIDES = re.compile(r"\b(left|right)\b", re.IGNORECASE)
 
 
 class BadPicture(Exception):  # noqa: N818 - an outcome, not an error
@@ -41,35 +46,73 @@ def covering(rgb: Pixels, shape: Shape) -> Pixels:
     return np.asarray(Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS))
 
 
-def cropped(rgb: Pixels, shape: Shape, place: float) -> Pixels:
-    """The `shape` window at `place` in 0..1 along the longer side; 0.5 is the centre."""
-    top = round((rgb.shape[0] - shape[0]) * place)
-    left = round((rgb.shape[1] - shape[1]) * place)
+def cropped(rgb: Pixels, shape: Shape, place: tuple[float, float] = (0.5, 0.5)) -> Pixels:
+    """The `shape` window at `place`, (down, across) in 0..1 of the room that there is; the default is the centre."""
+    top = round((rgb.shape[0] - shape[0]) * place[0])
+    left = round((rgb.shape[1] - shape[1]) * place[1])
     return rgb[top:top + shape[0], left:left + shape[1]]
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How versions of a picture differ: `crop` anywhere instead of in the centre, windows of `zoom` to 1 times the
+    largest one's side, and mirrored in one of two cases (`flip`)."""
+
+    crop: bool = False
+    zoom: float = 1.0
+    flip: bool = False
+
+    @property
+    def any(self) -> bool:
+        return self != Variation()
+
+    @property
+    def name(self) -> str:
+        """For a folder's name."""
+        return f"{'random' if self.crop else 'center'}-{self.zoom:g}-{'flip' if self.flip else 'plain'}"
 
 
 class Pictures:
     """Pixels by row. Resized pictures are kept in memory up to `cache_bytes`, which changes only the speed."""
 
-    def __init__(self, shards: Shards, *, seed: int = 0, random_crop: bool = False, flip: bool = False,
-                 cache_bytes: int = 0) -> None:
+    def __init__(self, shards: Shards, *, seed: int = 0, vary: Variation | None = None, cache_bytes: int = 0) -> None:
         self.shards = shards
-        self._seed, self._random_crop, self._flip = seed, random_crop, flip
+        self.vary = vary or Variation()
+        self._seed = seed
         self._kept: dict[tuple[int, Shape], Pixels] = {}
         self._room = cache_bytes
         self._lock = threading.Lock()
 
     def pixels(self, row: int, shape: Shape, number: int = 0) -> Pixels:
-        """uint8 (3, h, w) of a row; `number` is the global sample number behind crop and mirror.
+        """uint8 (3, h, w) of a row; `number` is the global sample number behind crop, zoom and mirror.
 
-        Raises BadPicture.
+        A picture whose captions speak of left or right is never mirrored. Raises BadPicture.
         """
-        rgb = self._covering(row, shape)
-        place = float(randomness.uniforms(self._seed, "crop", [number])[0]) if self._random_crop else 0.5
-        window = cropped(rgb, shape, place)
-        if self._flip and randomness.uniforms(self._seed, "flip", [number])[0] < 0.5:
-            window = window[:, ::-1]
-        return np.ascontiguousarray(window.transpose(2, 0, 1))
+        zoom = self.vary.zoom
+        largest = math.ceil(shape[0] / zoom), math.ceil(shape[1] / zoom)
+        rgb = self._covering(row, largest)
+        if zoom < 1:
+            scale = zoom + (1 - zoom) * self._draw("zoom", number)
+            window = max(shape[0], round(largest[0] * scale)), max(shape[1], round(largest[1] * scale))
+        else:
+            window = shape
+        place = (self._draw("crop down", number), self._draw("crop", number)) if self.vary.crop else (0.5, 0.5)
+        pixels = covering(cropped(rgb, window, place), shape)
+        if self.vary.flip and self._draw("flip", number) < 0.5 and not self._has_sides(row):
+            pixels = pixels[:, ::-1]
+        return np.ascontiguousarray(cropped(pixels, shape).transpose(2, 0, 1))
+
+    def key(self, row: int) -> bytes:
+        """What a row's pixels hang on besides shape and number: its bytes, and whether it may be mirrored."""
+        digest = self.shards.digests[row]
+        return digest + b"sided" if self.vary.flip and self._has_sides(row) else digest
+
+    def _draw(self, purpose: str, number: int) -> float:
+        return float(randomness.uniforms(self._seed, purpose, [number])[0])
+
+    def _has_sides(self, row: int) -> bool:
+        words = self.shards.row(row)
+        return any(SIDES.search(text) for text in (words.caption, *words.captions))
 
     def _covering(self, row: int, shape: Shape) -> Pixels:
         kept = self._kept.get((row, shape))

@@ -29,7 +29,7 @@ from train.distributed import Ranks
 from train.feed import Feed, fixed_batches
 from train.loop import Job
 from train.models.settings import OptimiserSettings
-from train.pictures import Pictures, Shape, bucket_shape
+from train.pictures import Pictures, Shape, Variation, bucket_shape
 from train.plan import Plan, merged_buckets
 from train.shards import ByteCache, Shards, open_shards
 from train.watch import Probe
@@ -112,11 +112,12 @@ class Session:
 
     @cached_property
     def training_pictures(self) -> Pictures:
+        """Pictures as training sees them, varied where the recipe says so."""
         data = self.settings.data
-        if data.crop == "center" and not data.flip:
+        vary = Variation(crop=data.crop == "random", zoom=data.zoom, flip=data.flip)
+        if not vary.any:
             return self.pictures
-        return Pictures(self.shards, seed=self.seed, random_crop=data.crop == "random", flip=data.flip,
-                        cache_bytes=data.pixel_cache_mb * 10**6)
+        return Pictures(self.shards, seed=self.seed, vary=vary, cache_bytes=data.pixel_cache_mb * 10**6)
 
     @cached_property
     def buckets(self) -> Buckets:

@@ -15,7 +15,7 @@ from tests.train.tinymodels import CAPTIONS, tiny_models
 from train.export import as_pipeline, export
 from train.sample import generate
 
-KL = {"kind": "kl", "widths": (8, 8, 8, 8), "layers": 1, "latent_channels": 4}
+KL = {"kind": "kl", "widths": (8, 8, 8, 8), "layers": 1, "latent_channels": 4, "downsample": 8}
 
 
 @pytest.mark.parametrize(("objective", "solver", "vae"), [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from train.denoiser_stage import load_models, train_denoiser
 from train.distributed import Ranks
 from train.drawing import draw_to_folder, file_stem
 from train.encode import encode
+from train.feed import LatentImages
+from train.latents import view_number
 from train.session import Session
 from train.vae_stage import load_vae, train_vae
 from train.watch import read_log
@@ -128,6 +131,25 @@ def test_a_samples_picture_hangs_on_its_seed_alone(trained: Path, tmp_path: Path
     assert drawn.shape == (32, 32, 3)
     assert np.abs(drawn.astype(int) - again).max() <= 1  # batches of two and of one round differently
     assert file_stem("A red, round—circle!") == "a-red-round-circle"
+
+
+def test_varied_pictures_have_several_cached_versions_and_all_are_drawn(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    one = session(tmp_path / "run", data={"crop": "random", "zoom": 0.8, "flip": True, "views": 3})
+    vae = load_vae(one)
+    caches = encode(one, vae)
+    assert [len(stores[0]) for stores in caches.views] == [31, 31, 31]  # 40 rows less 8 held out and 1 broken
+    row = int(one.shards.rows("train")[4])
+    pixels = one.training_pictures.pixels(row, (32, 32), view_number(one.shards.digests[row], 2))
+    with torch.no_grad():
+        latent = vae.encode(torch.from_numpy(pixels)[None].float() / 127.5 - 1)[0]
+    kept = caches.views[2][0].take([one.training_pictures.key(row)])["latents"][0].astype(np.float32)
+    assert torch.allclose(latent, torch.from_numpy(kept), atol=5e-3)
+    images = LatentImages(caches.views, one.training_pictures.key, one.seed)
+    drawn, _ = images.load(np.full(64, row), 0, np.arange(64))
+    assert len(np.unique(drawn.numpy(), axis=0)) == 3
+    again, _ = images.load(np.full(32, row), 0, np.arange(32, 64))
+    assert torch.equal(again, drawn[32:]), "a sample's version hangs on its number alone"
 
 
 def test_training_on_the_way_without_a_latent_cache_and_with_buckets(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -15,7 +16,7 @@ from PIL import Image
 from pipeline import storage
 from pipeline.errors import StorageError, TrainingError
 from tests.train.shardfolder import write_shards
-from train.pictures import BadPicture, Pictures, bucket_shape, covering, cropped
+from train.pictures import BadPicture, Pictures, Variation, bucket_shape, covering, cropped
 from train.shards import ByteCache, open_shards
 
 
@@ -126,9 +127,9 @@ def test_resizing_covers_and_crops_at_the_place() -> None:
     small = covering(rgb, (20, 20))
     assert small.shape == (20, 40, 3)
     assert np.array_equal(small, np.asarray(Image.fromarray(rgb).resize((40, 20), Image.Resampling.LANCZOS)))
-    assert cropped(small, (20, 20), 0.0).mean() < 10
-    assert cropped(small, (20, 20), 1.0).mean() > 245
-    assert cropped(small, (20, 20), 0.5).mean() == pytest.approx(127.5, abs=3)
+    assert cropped(small, (20, 20), (0.5, 0.0)).mean() < 10
+    assert cropped(small, (20, 20), (0.5, 1.0)).mean() > 245
+    assert cropped(small, (20, 20)).mean() == pytest.approx(127.5, abs=3)
 
 
 def test_bucket_shapes_keep_the_area_and_the_multiple() -> None:
@@ -142,14 +143,51 @@ def test_bucket_shapes_keep_the_area_and_the_multiple() -> None:
 
 def test_random_crops_and_mirrors_depend_only_on_the_samples_number(tmp_path: Path) -> None:
     shards = open_shards(str(write_shards(tmp_path, rows=8)))
-    one = Pictures(shards, seed=3, random_crop=True, flip=True, cache_bytes=10**6)
-    other = Pictures(shards, seed=3, random_crop=True, flip=True)
+    one = Pictures(shards, seed=3, vary=Variation(crop=True, flip=True), cache_bytes=10**6)
+    other = Pictures(shards, seed=3, vary=Variation(crop=True, flip=True))
     drawn = {one.pixels(0, (20, 20), number).tobytes() for number in range(30)}
     assert len(drawn) > 5
     assert np.array_equal(one.pixels(0, (20, 20), 17), other.pixels(0, (20, 20), 17))
     centre = Pictures(shards).pixels(0, (40, 40))
     decoded = np.asarray(Image.open(io.BytesIO(shards.read(0))))
     assert np.array_equal(centre.transpose(1, 2, 0), decoded[:, 4:44])  # 48 wide: four columns off each side
+
+
+def test_zoomed_windows_lie_inside_and_vary_in_place_and_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a picture that is bright in proportion to x (red) and y (green), a window's borders can be read back."""
+    ramp = np.linspace(0, 250, 101)
+    rgb = np.zeros((101, 101, 3))
+    rgb[..., 0], rgb[..., 1] = ramp[None, :], ramp[:, None]
+    shards = open_shards(str(write_shards(tmp_path, rows=8)))
+    pictures = Pictures(shards, seed=1, vary=Variation(crop=True, zoom=0.5))
+    monkeypatch.setattr(pictures, "_covering", lambda row, shape: covering(rgb.astype(np.uint8), shape))
+    spans, lefts, tops = [], [], []
+    for number in range(60):
+        pixels = pictures.pixels(0, (50, 50), number).astype(float) / 250
+        (left, right), (top, bottom) = pixels[0, 25, [0, -1]], pixels[1, [0, -1], 25]
+        assert right - left == pytest.approx(bottom - top, abs=0.03), "no distortion"
+        spans.append(right - left)
+        lefts.append(left)
+        tops.append(top)
+    assert min(spans) == pytest.approx(0.5, abs=0.06)
+    assert max(spans) == pytest.approx(1.0, abs=0.06)
+    assert np.std(lefts) > 0.05
+    assert np.std(tops) > 0.05
+    assert abs(np.corrcoef(lefts, tops)[0, 1]) < 0.9, "down and across are drawn apart"
+
+
+def test_captions_that_name_a_side_keep_it(tmp_path: Path) -> None:
+    shards = open_shards(str(write_shards(tmp_path, rows=8)))
+    pictures = Pictures(shards, seed=3, vary=Variation(flip=True))
+    assert len({pictures.pixels(0, (20, 20), number).tobytes() for number in range(30)}) == 2
+    assert pictures.key(0) == shards.digests[0]
+    row = shards.row(0)
+    sided = replace(row, captions=(*row.captions, "a Red square, on the LEFT"))
+    shards.row = lambda position: sided  # type: ignore[method-assign]
+    assert len({pictures.pixels(0, (20, 20), number).tobytes() for number in range(30)}) == 1
+    assert pictures.key(0) != shards.digests[0], "its cached versions are others"
+    shards.row = lambda position: replace(row, captions=("a bright copyright notice",))  # type: ignore[method-assign]
+    assert len({pictures.pixels(0, (20, 20), number).tobytes() for number in range(30)}) == 2
 
 
 def test_a_bad_picture_says_why(tmp_path: Path) -> None:

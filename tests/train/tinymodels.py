@@ -18,7 +18,7 @@ def tiny_models(objective: dict[str, Any] | None = None, sample: dict[str, Any] 
                 vae: dict[str, Any] | None = None) -> Models:
     """Untrained models for 32 × 32 pixels whose latents have unit deviation."""
     settings = TrainSettings.model_validate({
-        "resolution": 32, "vae": vae or {"widths": (8,), "layers": 1, "latent_channels": 4},
+        "resolution": 32, "vae": vae or {"widths": (8,), "layers": 1, "latent_channels": 4, "downsample": 8},
         "text": {"width": 16, "heads": 2, "max_tokens": 10}, "denoiser": {"widths": (16, 32), "heads": 2},
         "objective": objective or {}, "sample": {"steps": 4, **(sample or {})}})
     with torch.random.fork_rng(devices=[]):

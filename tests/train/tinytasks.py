@@ -15,7 +15,7 @@ from train.distributed import Ranks
 from train.feed import Batch, Feed, PixelImages
 from train.loop import Job, State, StepResult
 from train.models.settings import OptimiserSettings
-from train.pictures import Pictures
+from train.pictures import Pictures, Variation
 from train.plan import Plan
 from train.shards import open_shards
 from train.tasks import Task, to_signed
@@ -73,7 +73,7 @@ def tiny_job(shards_folder: Path, folder: Path, *, batch: int = 4, steps: int = 
                                  ema_half_life=20)
     plan = Plan(seed=5, batch=batch, weights=shards.weights[rows], buckets=np.zeros(len(rows), int),
                 shards=shards.shard_numbers[rows], shuffle_block=16)
-    images = PixelImages(Pictures(shards, seed=5, random_crop=True, cache_bytes=10**7), [(SIDE, SIDE)])
+    images = PixelImages(Pictures(shards, seed=5, vary=Variation(crop=True), cache_bytes=10**7), [(SIDE, SIDE)])
     feed = Feed(images, shards.row, seed=5, cfg_dropout=0.2, mix=True, noise_shape=lambda shape: shape)
     return Job(folder=str(folder), seed=5, settings=settings, plan=plan, rows=rows, feed=feed,
                checkpoint=CheckpointSettings(every=every, keep=2), ranks=ranks or Ranks(), workers=workers,

@@ -16,21 +16,24 @@ TRAIN_TIMESTEPS = 1000
 
 
 class OptimiserSettings(Settings):
-    """AdamW with a linear warm-up and a cosine, the same for the VAE and the denoiser."""
+    """AdamW or Muon with a linear warm-up and a cosine, the same for the VAE and the denoiser."""
 
+    kind: Literal["adamw", "muon"] = Field(
+        "adamw", description="muon: Muon for the matrices inside the networks, AdamW for tables, biases and norms")
     steps: int = Field(1000, ge=1, description="optimiser steps of `batch` samples each")
     batch: int = Field(
         64, ge=1, description="samples per optimiser step, over all ranks and accumulation together")
     accumulate: int = Field(
         1, ge=1, description="micro-batches per step on each rank; lowers memory, changes nothing")
     lr: float = Field(1e-3, gt=0, description="peak learning rate of AdamW")
+    muon_lr: float = Field(0.02, gt=0, description="muon: its peak learning rate; follows the same curve")
     final_lr: float = Field(
         0.0, ge=0, le=1, description="share of the peak rate at the end of the cosine, 0..1")
     warmup_steps: int | None = Field(
         None, ge=0, description="linear warm-up in steps; unset: the smaller of 500 steps and 5 % of the run")
     betas: tuple[float, float] = Field((0.9, 0.99), description="AdamW's running-mean factors")
     weight_decay: float = Field(
-        0.01, ge=0, description="AdamW's decoupled weight decay; not applied to biases and norms")
+        0.01, ge=0, description="decoupled weight decay; not applied to biases and norms")
     clip_norm: float = Field(
         1.0, gt=0, description="largest L2 norm of the whole gradient; longer ones are shortened")
     ema_half_life: int = Field(
@@ -51,12 +54,12 @@ class VaeSettings(Settings):
         None, description="folder or hub name of a ready diffusers VAE; then it is frozen and training skips it")
     subfolder: str | None = Field(
         None, description="folder inside `pretrained` that holds the VAE, e.g. vae for a whole pipeline")
-    latent_channels: int = Field(8, ge=1, description="channels of a latent")
-    downsample: int = Field(8, ge=1, description="pixels per latent cell along one side; a power of two")
+    latent_channels: int = Field(4, ge=1, description="channels of a latent")
+    downsample: int = Field(4, ge=1, description="pixels per latent cell along one side; a power of two")
     widths: tuple[int, ...] = Field(
-        (48,), min_length=1,
+        (32,), min_length=1,
         description="channels of each resolution level, finest first; tiny has one width for all levels")
-    layers: int = Field(2, ge=1, description="residual blocks per level (tiny: on the two coarsest levels only)")
+    layers: int = Field(1, ge=1, description="residual blocks per level (tiny: on the two coarsest levels only)")
     kl_weight: float = Field(
         1e-6, ge=0, description="kl: weight of the KL divergence from a unit Gaussian, nats per latent value")
     latent_noise: float = Field(
@@ -68,7 +71,7 @@ class VaeSettings(Settings):
     edge_weight: float = Field(
         0.5, ge=0, description="weight of the L1 loss on horizontal and vertical pixel differences")
     optimiser: OptimiserSettings = Field(
-        OptimiserSettings(steps=600, batch=32, lr=2e-3, ema_half_life=2_000), description="how the VAE is trained")
+        OptimiserSettings(steps=500, batch=32, lr=3e-3, ema_half_life=2_000), description="how the VAE is trained")
 
     @model_validator(mode="after")
     def _check(self) -> VaeSettings:
@@ -113,11 +116,15 @@ class DenoiserSettings(Settings):
 
     kind: Literal["unet"] = Field("unet", description="unet: UNet2DConditionModel, Stable Diffusion's")
     widths: tuple[int, ...] = Field(
-        (96, 160), min_length=1, description="channels of each resolution level, finest first")
+        (32, 64, 128), min_length=1, description="channels of each resolution level, finest first")
     layers: int = Field(1, ge=1, description="residual blocks per level and way")
     heads: int = Field(4, ge=1, description="attention heads")
     attention: tuple[bool, ...] | None = Field(
-        None, description="which levels attend to the text, finest first; unset: all of them")
+        None, description="which levels attend to the text, finest first; unset: all of them; the middle always does")
+    pooled_text: bool = Field(
+        True, description="add the caption, pooled to one vector, to the time embedding, which reaches every block")
+    scale_shift: bool = Field(
+        True, description="the time embedding scales and shifts a block's activations instead of only shifting them")
 
     @model_validator(mode="after")
     def _check(self) -> DenoiserSettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from train.models.settings import DenoiserSettings
@@ -40,4 +41,6 @@ def build(settings: DenoiserSettings, text_width: int, latent_shape: tuple[int, 
         cross_attention_dim=text_width,
         # diffusers' name notwithstanding, Stable Diffusion's configs give the number of heads here.
         attention_head_dim=settings.heads,
-        norm_num_groups=math.gcd(32, *settings.widths)))
+        addition_embed_type="text" if settings.pooled_text else None, addition_embed_type_num_heads=settings.heads,
+        resnet_time_scale_shift="scale_shift" if settings.scale_shift else "default",
+        norm_num_groups=math.gcd(32, *settings.widths)).to(memory_format=torch.channels_last))

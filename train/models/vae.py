@@ -110,7 +110,7 @@ def build(settings: VaeSettings, folder: str | None = None) -> Vae:
 
     source = settings.pretrained or folder
     if source is None:
-        return Vae(_fresh(settings), settings, trainable=True)
+        return Vae(_fresh(settings).to(memory_format=torch.channels_last), settings, trainable=True)
     subfolder = settings.subfolder if settings.pretrained else None
     module = loaded("VAE", source, lambda: AutoModel.from_pretrained(
         source, subfolder=subfolder, low_cpu_mem_usage=False))

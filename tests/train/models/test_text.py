@@ -127,3 +127,15 @@ def test_missing_models_and_words_are_said(tmp_path: Path) -> None:
         build_text(TextSettings.model_validate(SMALL), "any")
     with pytest.raises(ValueError, match="needs `pretrained`"):
         TextSettings(kind="pretrained")
+
+
+def test_words_tell_captions_apart_from_the_first_step() -> None:
+    """States of different words point apart, and the padding already knows which caption it follows."""
+    text = encoder(width=64, heads=4)
+    with torch.no_grad():
+        (red, blue), _ = text.encode(["a red circle", "a blue star"])
+    alike = torch.nn.functional.cosine_similarity(red, blue, dim=1)
+    assert alike[1] > 0.9, "the same word after the same words"
+    assert alike[2].abs() < 0.6, "red against blue"
+    assert alike[3].abs() < 0.6, "circle against star"
+    assert alike[4:].max() < 0.9, "padding after either"

@@ -36,10 +36,22 @@ def test_it_predicts_something_of_the_latents_shape_that_hangs_on_every_input() 
 def test_stable_diffusions_settings_give_stable_diffusions_network() -> None:
     """859,520,964 parameters, counted without making them."""
     settings = DenoiserSettings(widths=(320, 640, 1280, 1280), layers=2, heads=8,
-                                attention=(True, True, True, False))
+                                attention=(True, True, True, False), pooled_text=False, scale_shift=False)
     with torch.device("meta"):
         model = build_denoiser(settings, 768, (4, 64, 64))
     assert sum(parameter.numel() for parameter in model.parameters()) == 859_520_964
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_the_pooled_caption_reaches_the_network_without_attention(pooled: bool) -> None:
+    """With every cross-attention's output at nothing, only the pooled caption can make a difference."""
+    model, (noisy, t, text, mask) = unet(pooled_text=pooled), inputs()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "attn2.to_out" in name:
+                parameter.zero_()
+        changed = torch.equal(model(noisy, t, text, mask), model(noisy, t, text.flip(0), mask))
+    assert changed is not pooled
 
 
 def test_attention_is_where_it_is_asked_for() -> None:

@@ -13,8 +13,8 @@ from train.models import build_vae
 from train.models.settings import VaeSettings
 from train.models.vae import Vae, reconstruction_loss
 
-TINY: dict[str, Any] = {"widths": (8,), "layers": 1, "latent_channels": 4}
-KL: dict[str, Any] = {"kind": "kl", "widths": (8, 8, 8, 16), "layers": 1, "latent_channels": 4}
+TINY: dict[str, Any] = {"widths": (8,), "layers": 1, "latent_channels": 4, "downsample": 8}
+KL: dict[str, Any] = {"kind": "kl", "widths": (8, 8, 8, 16), "layers": 1, "latent_channels": 4, "downsample": 8}
 
 
 def vae(**keys: Any) -> Vae:
@@ -30,7 +30,7 @@ def pixels(count: int = 4, side: int = 32) -> torch.Tensor:
 @pytest.mark.parametrize("keys", [TINY, KL, {**TINY, "downsample": 4}])
 def test_latents_are_smaller_by_downsample_and_decode_to_the_pictures_shape(keys: dict[str, Any]) -> None:
     made = vae(**keys)
-    factor = keys.get("downsample", 8)
+    factor = keys["downsample"]
     latents = made.encode(pixels())
     assert latents.shape == (4, 4, 32 // factor, 32 // factor)
     assert made.decode(latents).shape == (4, 3, 32, 32)
@@ -75,7 +75,7 @@ def test_the_fingerprint_hangs_on_weights_and_scale() -> None:
 
 def test_pretrained_takes_a_whole_pipelines_folder_and_freezes(tmp_path: Path) -> None:
     vae(**KL).save(str(tmp_path / "pipeline" / "vae"))
-    settings = VaeSettings(pretrained=str(tmp_path / "pipeline"), subfolder="vae")
+    settings = VaeSettings(pretrained=str(tmp_path / "pipeline"), subfolder="vae", downsample=8)
     ready = build_vae(settings)
     assert not ready.trainable
     assert not any(parameter.requires_grad for parameter in ready.module.parameters())
@@ -123,7 +123,7 @@ def test_noise_on_latents_counts_only_when_given() -> None:
 
 def test_a_fresh_tiny_vae_lets_colour_through() -> None:
     """Flat pictures of different brightness decode to pictures in the same order, before any training."""
-    made = vae(widths=(16,), layers=1, latent_channels=8)
+    made = vae(widths=(16,), layers=1, latent_channels=8, downsample=8)
     flat = torch.linspace(-1, 1, 5)[:, None, None, None].expand(5, 3, 32, 32)
     with torch.no_grad():
         drawn = made.decode(made.encode(flat))[:, :, 8:24, 8:24].mean((1, 2, 3))
@@ -133,7 +133,7 @@ def test_a_fresh_tiny_vae_lets_colour_through() -> None:
 
 @pytest.mark.parametrize(("keys", "words"), [
     ({"downsample": 6}, "power of two"), ({"widths": (8, 16)}, "one width"),
-    ({"kind": "kl", "widths": (8, 16)}, "4 levels")])
+    ({"kind": "kl", "widths": (8, 16), "downsample": 8}, "4 levels")])
 def test_impossible_settings_are_refused(keys: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         VaeSettings.model_validate(keys)
