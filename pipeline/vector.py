@@ -6,7 +6,7 @@ import gzip
 import re
 import zlib
 
-RASTER_SIDE = 1024
+RASTER_SIDE = 512
 """Longer side in pixels. Resvg keeps the drawing's own aspect."""
 
 _MOST_TEXT = 32 << 20

@@ -21,8 +21,8 @@ class Ema:
     @torch.no_grad()
     def update(self, decay: float) -> None:
         weights = dict(self._module.named_parameters())
-        for name, average in self.average.items():
-            average.lerp_(weights[name].detach().float(), 1.0 - decay)
+        ours = [weights[name].detach().float() for name in self.average]
+        torch._foreach_lerp_(list(self.average.values()), ours, 1.0 - decay)
 
     def load(self, average: dict[str, Tensor]) -> None:
         for name, tensor in self.average.items():

@@ -7,7 +7,7 @@ denoiser needs about half of the samples that AdamW needs, for a tenth more time
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """Jordan's coefficients: a·x + b·x³ + c·x⁵ brings singular values from (0, 1] near 1 in few iterations."""
 
-ITERATIONS = 5
+ITERATIONS = 4
 
 
 class Muon(torch.optim.Optimizer):
@@ -34,24 +34,20 @@ class Muon(torch.optim.Optimizer):
         """One update of every weight that has a gradient."""
         assert closure is None, "Muon evaluates no closures"
         for group in self.param_groups:
-            alike: dict[tuple[int, int], list[nn.Parameter]] = defaultdict(list)
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    alike[len(weight), weight[0].numel()].append(weight)
-            for shape, weights in alike.items():
-                self._move(weights, shape, group)
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if weights:
+                self._move(weights, group)
 
-    def _move(self, weights: list[nn.Parameter], shape: tuple[int, int], group: dict[str, Any]) -> None:
-        """Weights of one shape together: their matrices are small, so a batch of them is quicker."""
+    def _move(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
         moments = [self._moment(weight) for weight in weights]
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
-        for moment, gradient in zip(moments, gradients, strict=True):
-            moment.lerp_(gradient, 1 - group["momentum"])
-        ahead = [gradient.lerp(moment, group["momentum"]) for moment, gradient in zip(moments, gradients, strict=True)]
-        steps = orthogonalised(torch.stack([one.reshape(shape) for one in ahead]))
-        rate = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
+        gradients = [weight.grad for weight in weights]
+        torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
+        ahead = torch._foreach_lerp(gradients, moments, group["momentum"])
+        if group["weight_decay"]:
+            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+        steps = orthogonalised([one.flatten(1) for one in ahead])
         for weight, step in zip(weights, steps, strict=True):
-            weight.mul_(1 - group["lr"] * group["weight_decay"])
+            rate = group["lr"] * max(1.0, step.shape[0] / step.shape[1]) ** 0.5
             weight.add_(step.reshape(weight.shape), alpha=-rate)
 
     def _moment(self, weight: nn.Parameter) -> Tensor:
@@ -62,24 +58,56 @@ class Muon(torch.optim.Optimizer):
         return moment
 
 
-def orthogonalised(matrices_brc: Tensor) -> Tensor:
-    """Matrices (b, r, c) with the same singular vectors and singular values near 1 (about 0.7 to 1.2).
+def orthogonalised(matrices: Sequence[Tensor]) -> list[Tensor]:
+    """Per matrix (r, c) one with the same singular vectors and singular values near 1 (about 0.7 to 1.2).
 
     Newton-Schulz iterations X ← p(X·Xᵀ)·X. All p(X·Xᵀ) are polynomials of the first Gram matrix and commute, so the
-    iteration runs on the small square matrices G ← p(G)²·G and touches the wide ones twice, at start and end.
+    iteration runs on the small square matrices G ← p(G)²·G and touches the wide ones twice, at start and end. Matrices
+    with the same shorter side go through it together.
     """
-    if matrices_brc.shape[1] > matrices_brc.shape[2]:
-        return orthogonalised(matrices_brc.transpose(1, 2)).transpose(1, 2)
-    a, b, c = QUINTIC
-    wide = matrices_brc.float()
-    wide = wide / (torch.linalg.vector_norm(wide, dim=(1, 2), keepdim=True) + 1e-7)
-    gram = wide @ wide.transpose(1, 2)
-    same = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
-    product = same.expand_as(gram)
-    for turn in range(ITERATIONS):
-        factor = a * same + b * gram + c * (gram @ gram)
-        product = factor @ product
-        if turn < ITERATIONS - 1:
-            gram = factor @ gram @ factor
-    result: Tensor = (product @ wide).to(matrices_brc.dtype)
+    places: dict[int, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for place, matrix in enumerate(matrices):
+        rows, columns = matrix.shape
+        places[min(rows, columns)][rows, columns].append(place)
+    result = list(matrices)
+    for alike in places.values():
+        stacks = [torch.stack([matrices[place] for place in some]) for some in alike.values()]
+        wides = [_wide(stack).float() for stack in stacks]
+        factors = _inverse_roots(torch.cat([wide @ wide.transpose(1, 2) for wide in wides]))
+        parts = factors.split([len(wide) for wide in wides])
+        for some, stack, wide, part in zip(alike.values(), stacks, wides, parts, strict=True):
+            made = part @ wide
+            made = (made if stack.shape[1] <= stack.shape[2] else made.transpose(1, 2)).to(stack.dtype)
+            for place, one in zip(some, made, strict=True):
+                result[place] = one
     return result
+
+
+def _wide(stack_brc: Tensor) -> Tensor:
+    return stack_brc if stack_brc.shape[1] <= stack_brc.shape[2] else stack_brc.transpose(1, 2)
+
+
+def _inverse_roots(grams_bnn: Tensor) -> Tensor:
+    """F of every Gram matrix X·Xᵀ (b, n, n) such that F·X has singular values near 1: about (X·Xᵀ)^(-1/2).
+
+    The matrices are first divided by (tr G⁴)^(1/8), which is at least X's largest singular value and at most n^(1/8)
+    times it; Frobenius' norm, n^(1/2) times it at most, would cost one or two iterations more.
+    """
+    a, b, c = QUINTIC
+    tiny = torch.finfo(grams_bnn.dtype).tiny
+    norm = torch.linalg.matrix_norm(grams_bnn, keepdim=True).clamp_min(tiny)  # lest G² over- or underflows
+    grams = grams_bnn / norm
+    squares = grams @ grams
+    size = torch.linalg.matrix_norm(squares, keepdim=True).clamp_min(tiny).sqrt()
+    grams, squares = grams / size, squares / size.square()
+    same = torch.eye(grams.shape[1], dtype=grams.dtype, device=grams.device)
+    product = None
+    for turn in range(ITERATIONS):
+        if turn:
+            squares = grams @ grams
+        factor = torch.add(a * same + b * grams, squares, alpha=c)
+        product = factor if product is None else factor @ product
+        if turn < ITERATIONS - 1:
+            grams = factor @ grams @ factor
+    assert product is not None
+    return product * (norm * size).clamp_min(tiny).rsqrt()

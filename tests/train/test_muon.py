@@ -27,7 +27,7 @@ def test_singular_values_come_near_one(shape: tuple[int, int, int]) -> None:
     """Of a matrix with singular values from 1 to 0.01; Jordan et al. give 0.7 to 1.2 for their coefficients."""
     u, _, vt = torch.linalg.svd(random(*shape), full_matrices=False)
     spread = torch.logspace(0, -2, u.shape[-1])
-    values = torch.linalg.svdvals(orthogonalised(u * spread @ vt))
+    values = torch.linalg.svdvals(torch.stack(orthogonalised(list(u * spread @ vt))))
     assert 0.65 < values.min() <= values.max() < 1.25
 
 
@@ -36,7 +36,7 @@ def test_singular_vectors_stay(shape: tuple[int, int, int]) -> None:
     """The result is U·diag(near one)·Vᵀ, so in the basis of U and V it is diagonal."""
     matrices = random(*shape).double()
     u, _, vt = torch.linalg.svd(matrices, full_matrices=False)
-    inside = u.transpose(1, 2) @ orthogonalised(matrices) @ vt.transpose(1, 2)
+    inside = u.transpose(1, 2) @ torch.stack(orthogonalised(list(matrices))) @ vt.transpose(1, 2)
     off_diagonal = inside - torch.diag_embed(torch.diagonal(inside, dim1=1, dim2=2))
     assert off_diagonal.abs().max() < 1e-3
 
@@ -78,3 +78,14 @@ def test_equal_shapes_share_a_batch_without_touching_each_other() -> None:
     Muon(together).step()
     for parameter, weight, gradient in zip(together, weights, gradients, strict=True):
         assert torch.allclose(parameter, moved(weight, gradient), atol=1e-6)
+
+
+def test_a_weight_without_gradient_stays() -> None:
+    weight = random(16, 32, seed=7)
+    assert torch.equal(moved(weight, torch.zeros(16, 32)), weight)
+
+
+def test_matrices_of_many_shapes_go_through_together() -> None:
+    matrices = [random(16, 64, seed=1), random(64, 16, seed=2), random(16, 16, seed=3), random(24, 48, seed=4)]
+    for alone, together in zip(matrices, orthogonalised(matrices), strict=True):
+        assert torch.allclose(orthogonalised([alone])[0], together, atol=1e-5)
