@@ -14,6 +14,7 @@ from pydantic import Field
 from pipeline import checks, image, storage
 from pipeline.errors import StorageError
 from pipeline.image import Picture, Unreadable
+from pipeline.memo import Holds
 from pipeline.phash import hashes, reduced
 from pipeline.receipt import JsonObject
 from pipeline.rowstage import RowStage, Step, Worker
@@ -22,12 +23,13 @@ from pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.run import Run
+    from pipeline.stage import Output
 
 BYTES = ("container", "offset", "length")
 
 REASONS = {
     **image.UNREADABLE,
-    "bytes_lost": "The bytes are no longer where `ingest` put or found them. Run `curate ingest` again.",
+    "bytes_lost": "The bytes are no longer where `ingest` put or found them. They are looked for again on every run.",
     "check_failed": "A check stumbled over this picture; the detail names the check. That is a fault of the check: "
                     "please report it with the picture.",
 }
@@ -39,6 +41,9 @@ class MeasureSettings(Settings):
         200_000_000, ge=1, description="larger pictures are not decoded, width × height; the header is asked first"
     )
     chunk_rows: int = Field(256, ge=1, description="rows measured at a time: what a killed run may lose")
+
+
+NO_MEMORY = "not enough memory to decode it"
 
 
 class MeasureStage(RowStage):
@@ -56,6 +61,15 @@ class MeasureStage(RowStage):
     def fingerprints(self, run: Run) -> JsonObject:
         return {"decoders": image.versions(), "checks": {n: c.version for n, c in checks.registry().items()}}
 
+    def holds(self, run: Run, output: Output) -> Holds | None:
+        """What says nothing of the picture itself (its disk was away, memory was short) is never taken over."""
+        return _of_the_picture
+
+    def lost(self, run: Run) -> list[str]:
+        """Pictures whose bytes were away are looked for on every run."""
+        away = run.manifests.need(self.name).counts.get("bytes_lost", 0)
+        return [f"the bytes of {away} pictures"] if away else []
+
     def steps(self, run: Run) -> list[Step]:
         settings = run.recipe.measure
         return [Step(
@@ -63,6 +77,11 @@ class MeasureStage(RowStage):
             reads=("sha256", *BYTES), key=("sha256",), wanted=_has_bytes, wanted_reads=("fetch_outcome",),
             worker=partial(_worker, settings.max_pixels), chunk_rows=settings.chunk_rows,
         )]
+
+
+def _of_the_picture(values: pa.Table) -> NDArray[np.bool_]:
+    pairs = zip(values.column("decode_outcome").to_pylist(), values.column("decode_detail").to_pylist(), strict=True)
+    return np.array([outcome != "bytes_lost" and detail != NO_MEMORY for outcome, detail in pairs], bool)
 
 
 def _has_bytes(rows: pa.Table) -> NDArray[np.bool_]:
@@ -92,7 +111,7 @@ def measure_one(container: str, offset: int, length: int, *, max_pixels: int) ->
     except StorageError as error:
         return {"decode_outcome": "bytes_lost", "decode_detail": str(error)}
     except MemoryError:
-        return {"decode_outcome": "too_many_pixels", "decode_detail": "not enough memory to decode it"}
+        return {"decode_outcome": "too_many_pixels", "decode_detail": NO_MEMORY}
 
 
 def _facts(picture: Picture) -> dict[str, Any]:

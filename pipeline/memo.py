@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import storage
+from pipeline.errors import ManifestError
 from pipeline.manifest import WORK, read_part, write_part
 from pipeline.receipt import PartFile, Receipt
 
@@ -60,8 +61,7 @@ class Memo:
                 self._index(_Place(self._work, part))
         for name in storage.names(self._chunks):
             if name.startswith("chunk-") and name.endswith(".parquet"):
-                part = PartFile(name, _rows(self._chunks, name), 0, "")
-                self._index(_Place(self._chunks, part))
+                self._index(_Place(self._chunks, PartFile(name, _rows(self._chunks, name), 0, "")))
 
     def add(self, keys: Sequence[Key], values: pa.Table) -> None:
         """Keep a computed chunk on disk; from here on it survives kill -9."""
@@ -99,8 +99,8 @@ class Memo:
 
     def _index(self, place: _Place) -> None:
         url = storage.join(place.folder, place.part.file)
-        if not storage.exists(url) or place.part.bytes not in (0, storage.size(url)):
-            return  # lost or cut: its values are computed again
+        if not storage.exists(url) or place.part.bytes not in (0, storage.size(url)) or not _whole(place):
+            return  # lost, cut or damaged: its values are computed again
         number = len(self._places)
         self._places.append(place)
         columns = ["value_key"] if self._holds is None else [*self._columns, "value_key"]
@@ -122,11 +122,28 @@ class Memo:
         return table
 
 
+def _whole(place: _Place) -> bool:
+    """Whether a file holds what was written: by its receipt's SHA-256, or, for a chunk, which no receipt names, by
+    reading it through."""
+    if place.part.sha256:
+        data = storage.read_bytes(storage.join(place.folder, place.part.file))
+        return hashlib.sha256(data).hexdigest() == place.part.sha256
+    try:
+        read_part(place.folder, place.part)
+    except ManifestError:
+        return False
+    return True
+
+
 def _rows(folder: str, name: str) -> int:
+    """Rows of a chunk; -1, which no chunk has, when it cannot be read."""
     import pyarrow.parquet as pq
 
-    with storage.open_read(storage.join(folder, name)) as file:
-        return int(pq.read_metadata(file).num_rows)
+    try:
+        with storage.open_read(storage.join(folder, name)) as file:
+            return int(pq.read_metadata(file).num_rows)
+    except (pa.ArrowInvalid, OSError):
+        return -1
 
 
 def value_keys(namespace: str, table: pa.Table, columns: Sequence[str], wanted: np.ndarray) -> list[Key | None]:

@@ -28,6 +28,11 @@ class Run:
     def engine(self) -> Engine:
         return build_engine(self.recipe.engine)
 
+    def close(self) -> None:
+        """Stop the engine's workers, if it was ever needed."""
+        if "engine" in vars(self):
+            self.engine.close()
+
     @cached_property
     def manifests(self) -> Manifests:
         return Manifests(self.recipe.manifests_url)

@@ -1,8 +1,8 @@
 """`select`: the caption of each picture, the CLIP threshold, the train/validation split. Columns only.
 
-A caption is acceptable when it is not weak (see the check `caption`) and its CLIP cosine with the picture
-reaches `min_clip_score`. Originals come first: a new caption replaces an acceptable original only when it
-beats it by `original_margin`. A picture without any acceptable caption is dropped.
+A caption is acceptable when it is not weak itself (see the check `caption`; off, it finds none weak) and its
+CLIP cosine with the picture reaches `min_clip_score`. Originals come first: a new caption replaces an acceptable
+original only when it beats it by `original_margin`. A picture without any acceptable caption is dropped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline.checks.caption import Caption, useful_words
 from pipeline.receipt import JsonObject
 from pipeline.schema import SELECT, TableSchema
 from pipeline.settings import Settings
@@ -57,7 +58,7 @@ class SelectStage(ColumnStage):
     name: ClassVar[str] = "select"
     inputs: ClassVar[tuple[str, ...]] = ("ingest", "dedupe", "filter", "score", "caption")
     reads: ClassVar[tuple[str, ...]] = (
-        "id", "kept", "dropped_by", "reason", "value", "threshold", "failed", "group", "pooled_captions",
+        "id", "kept", "dropped_by", "reason", "value", "threshold", "group", "pooled_captions",
         "pooled_origins", "caption_scores", "candidates",
     )
     counted: ClassVar[str | None] = "reason"
@@ -67,12 +68,13 @@ class SelectStage(ColumnStage):
 
     def settings(self, run: Run) -> JsonObject:
         return {**run.recipe.select.model_dump(mode="json"), "seed": run.recipe.seed,
-                "model": run.recipe.score.model}
+                "model": run.recipe.score.model, "least_words": _least_words(run)}
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         settings, scored = run.recipe.select, run.recipe.score.model != "none"
         rows = columns.to_pylist()
-        out = [_choose(row, settings, scored) for row in rows]
+        least_words = _least_words(run)
+        out = [_choose(row, settings, scored, least_words) for row in rows]
         if settings.top_fraction < 1 and scored:
             _keep_top(out, settings.top_fraction)
         for row, made in zip(rows, out, strict=True):
@@ -88,14 +90,21 @@ def split_of(group: str, seed: int, share: float) -> str:
     return "validation" if number < share * 2**64 else "train"
 
 
-def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool) -> dict[str, Any]:
+def _least_words(run: Run) -> int:
+    """Useful words that a caption must have, by the check `caption`."""
+    check = run.recipe.checks["caption"]
+    assert isinstance(check, Caption.Settings)
+    return 0 if check.action == "off" else check.min_words
+
+
+def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool, least_words: int) -> dict[str, Any]:
     """The output row (without id and split) of one input row."""
     carried = {name: row[name] for name in ("kept", "dropped_by", "reason", "value", "threshold")}
     made: dict[str, Any] = {**carried, "caption": None, "caption_origin": None, "caption_score": None,
                             "choices": None, "original_rejected": None}
     if not row["kept"]:
         return made
-    originals, rejected = _originals(row, settings, scored)
+    originals, rejected = _originals(row, settings, scored, least_words)
     written = [
         {"text": c["text"], "origin": c["captioner"], "score": c["score"]} for c in row["candidates"] or []
         if c["text"] and (not scored or _reaches(c["score"], settings.min_clip_score))
@@ -116,24 +125,25 @@ def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool) -> dict
     }
 
 
-def _originals(row: dict[str, Any], settings: SelectSettings, scored: bool,
+def _originals(row: dict[str, Any], settings: SelectSettings, scored: bool, least_words: int,
                ) -> tuple[list[dict[str, Any]], str | None]:
     """Acceptable originals, and why the row's originals were refused when none is acceptable."""
     texts, origins = row["pooled_captions"] or [], row["pooled_origins"] or []
     scores = row["caption_scores"] or [None] * len(texts)
-    weak = any(failed["check"] == "caption" for failed in row["failed"] or [])
-    good, mismatch, empty = [], False, True
+    good, mismatch, weak, empty = [], False, False, True
     for text, origin, score in zip(texts, origins, scores, strict=True):
         if not text or not text.strip():
             continue
         empty = False
-        if scored and not _reaches(score, settings.min_clip_score):
+        if useful_words(text) < least_words:  # each for itself: a copy's good caption may lie beside a file name
+            weak = True
+        elif scored and not _reaches(score, settings.min_clip_score):
             mismatch = True
-        elif not weak:
+        else:
             good.append({"text": text, "origin": origin, "score": score})
     if good:
         return good, None
-    return [], "empty" if empty else "weak" if weak else "mismatch" if mismatch else None
+    return [], "empty" if empty else "mismatch" if mismatch else "weak" if weak else None
 
 
 def _reaches(score: float | None, threshold: float) -> bool:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pipeline import storage
 from pipeline.manifest import parquet_bytes
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 FOLDER, ENTRIES, INDEX, SAMPLES_FILE = "shards", ".entries", "index.json", "samples.parquet"
 INDEX_VERSION = 1
+_RATIO = re.compile(r"0*[1-9]\d*:0*[1-9]\d*")
 
 
 class ShardSettings(Settings):
@@ -39,6 +41,15 @@ class ShardSettings(Settings):
         ("1:1", "4:3", "3:4", "3:2", "2:3", "16:9", "9:16"),
         description="aspect-ratio buckets, width:height; each picture is given the nearest (in log ratio)",
     )
+
+    @field_validator("buckets")
+    @classmethod
+    def _ratios(cls, buckets: tuple[str, ...]) -> tuple[str, ...]:
+        bad = [bucket for bucket in buckets if not _RATIO.fullmatch(bucket)]
+        if bad or not buckets:
+            raise ValueError(f"{bad[0]!r} is no width:height of two numbers above 0, such as 4:3" if bad
+                             else "there must be at least one bucket, such as 1:1")
+        return buckets
 
 
 class ShardStage(ColumnStage):
@@ -66,9 +77,12 @@ class ShardStage(ColumnStage):
 
     def lost(self, run: Run) -> list[str]:
         folder = self.folder(run)
-        if not storage.exists(storage.join(folder, INDEX)):
+        index = _json(storage.join(folder, INDEX))
+        if index is None:
             return [INDEX]
-        index = json.loads(storage.read_bytes(storage.join(folder, INDEX)))
+        samples = storage.join(folder, SAMPLES_FILE)
+        if not storage.exists(samples) or _sha256(samples) != index["samples"]["sha256"]:
+            return [SAMPLES_FILE]
         return [entry["file"] for entry in index["shards"]
                 if not _stands(storage.join(folder, entry["file"]), entry["bytes"])]
 
@@ -141,8 +155,8 @@ class ShardStage(ColumnStage):
             if (name.startswith("shard-") and name not in named) or name in storage.leftovers(folder):
                 storage.remove(storage.join(folder, name))
         for name in storage.names(storage.join(folder, ENTRIES)):
-            entry = json.loads(storage.read_bytes(storage.join(folder, ENTRIES, name)))
-            if entry["file"] not in named:
+            entry = _json(storage.join(folder, ENTRIES, name))
+            if entry is None or entry["file"] not in named:
                 storage.remove(storage.join(folder, ENTRIES, name))
 
 
@@ -150,16 +164,28 @@ def _writer(folder: str) -> Any:
     return partial(write_shard, folder)
 
 
+def _json(url: str) -> JsonObject | None:
+    """What a JSON file of ours holds; None when it is lost or damaged, and so to be made again."""
+    if not storage.exists(url):
+        return None
+    try:
+        found = json.loads(storage.read_bytes(url))
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _sha256(url: str) -> str:
+    return hashlib.sha256(storage.read_bytes(url)).hexdigest()
+
+
 def _stands(url: str, size: int) -> bool:
     return storage.exists(url) and storage.size(url) == size
 
 
 def _known_entry(folder: str, job: ShardJob) -> JsonObject | None:
-    url = storage.join(folder, ENTRIES, job.entry_name)
-    if not storage.exists(url):
-        return None
-    entry: JsonObject = json.loads(storage.read_bytes(url))
-    return entry if _stands(storage.join(folder, entry["file"]), entry["bytes"]) else None
+    entry = _json(storage.join(folder, ENTRIES, job.entry_name))
+    return entry if entry is not None and _stands(storage.join(folder, entry["file"]), entry["bytes"]) else None
 
 
 def _member(row: JsonObject) -> Member:

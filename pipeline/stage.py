@@ -158,7 +158,7 @@ def freshness(stage: Stage, run: Run) -> Freshness:
     if digest(basis) != receipt.key:
         return Freshness(False, differences(receipt.basis, basis))
     lost = lost_parts(run.manifests, receipt) or stage.lost(run)
-    return Freshness(not lost, [f"{name} is missing or cut" for name in lost])
+    return Freshness(not lost, [f"missing or cut: {name}" for name in lost])
 
 
 def lost_parts(manifests: Manifests, receipt: Receipt) -> list[str]:

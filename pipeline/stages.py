@@ -62,6 +62,7 @@ def plan(run: Run, *, start: str | None = None) -> list[Plan]:
 
 def check_models(run: Run, stages: Sequence[Stage]) -> None:
     """Everything that would stop a later stage is found before any work starts."""
+    _ = run.engine
     for stage in stages:
         stage.check(run)
 
@@ -79,7 +80,7 @@ def writing(run: Run) -> Iterator[None]:
         raise StorageError(f"the system refused: {error}", hint="check space, permissions and open-file limits; "
                            "finished work is kept") from error
     finally:
-        run.engine.close()
+        run.close()
 
 
 def execute(run: Run, names: Sequence[str], *, force: bool = False, rewrite: bool = False) -> list[str]:

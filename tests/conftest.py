@@ -13,8 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two xdist workers on two cores
+
+settings.register_profile("gristmill", deadline=None)  # a busy machine is no failure
+settings.load_profile("gristmill")
 
 
 def free_port() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from typing import Any, cast
 
@@ -36,6 +35,8 @@ def export(models: Models, folder: str) -> str:
     """
     pipeline = as_pipeline(models)
     target = os.path.abspath(folder)
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise StorageError(f"{folder} is a file", hint="give a folder, new or with an older pipeline")
     if os.path.isdir(target) and os.listdir(target) and not os.path.exists(os.path.join(target, "model_index.json")):
         raise StorageError(f"{folder} exists and holds no pipeline", hint="give an empty or a new folder")
     try:
@@ -46,13 +47,23 @@ def export(models: Models, folder: str) -> str:
                 pipeline.save_pretrained(made, safe_serialization=True)
             with open(os.path.join(made, "README.md"), "w", encoding="utf-8") as file:
                 file.write(_read_me(models, os.path.basename(target)))
-            if os.path.exists(target):
-                shutil.move(target, os.path.join(rough, "before"))
-            os.rename(made, target)
+            _replace(target, made, os.path.join(rough, "before"))
     except OSError as error:
         raise StorageError(f"cannot write {folder}: {error.strerror or error}",
                            hint="give a folder on a disk with room, to which you may write") from error
     return folder
+
+
+def _replace(target: str, made: str, before: str) -> None:
+    """Put `made` in the target's place; what was there comes back when that fails."""
+    if os.path.exists(target):
+        os.rename(target, before)
+    try:
+        os.rename(made, target)
+    except OSError:
+        if os.path.exists(before):
+            os.rename(before, target)
+        raise
 
 
 def as_pipeline(models: Models) -> Any:

@@ -40,11 +40,11 @@ class Muon(torch.optim.Optimizer):
 
     def _move(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
         moments = [self._moment(weight) for weight in weights]
-        gradients = [weight.grad for weight in weights]
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
         torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
         ahead = torch._foreach_lerp(gradients, moments, group["momentum"])
         if group["weight_decay"]:
-            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_mul_(list[Tensor](weights), 1 - group["lr"] * group["weight_decay"])
         steps = orthogonalised([one.flatten(1) for one in ahead])
         for weight, step in zip(weights, steps, strict=True):
             rate = group["lr"] * max(1.0, step.shape[0] / step.shape[1]) ** 0.5
@@ -74,7 +74,7 @@ def orthogonalised(matrices: Sequence[Tensor]) -> list[Tensor]:
         stacks = [torch.stack([matrices[place] for place in some]) for some in alike.values()]
         wides = [_wide(stack).float() for stack in stacks]
         factors = _inverse_roots(torch.cat([wide @ wide.transpose(1, 2) for wide in wides]))
-        parts = factors.split([len(wide) for wide in wides])
+        parts = torch.split(factors, [len(wide) for wide in wides])
         for some, stack, wide, part in zip(alike.values(), stacks, wides, parts, strict=True):
             made = part @ wide
             made = (made if stack.shape[1] <= stack.shape[2] else made.transpose(1, 2)).to(stack.dtype)
@@ -101,7 +101,7 @@ def _inverse_roots(grams_bnn: Tensor) -> Tensor:
     size = torch.linalg.matrix_norm(squares, keepdim=True).clamp_min(tiny).sqrt()
     grams, squares = grams / size, squares / size.square()
     same = torch.eye(grams.shape[1], dtype=grams.dtype, device=grams.device)
-    product = None
+    product: Tensor | None = None
     for turn in range(ITERATIONS):
         if turn:
             squares = grams @ grams
@@ -110,4 +110,5 @@ def _inverse_roots(grams_bnn: Tensor) -> Tensor:
         if turn < ITERATIONS - 1:
             grams = factor @ grams @ factor
     assert product is not None
-    return product * (norm * size).clamp_min(tiny).rsqrt()
+    result: Tensor = product * (norm * size).clamp_min(tiny).rsqrt()
+    return result

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.checks.caption import Caption
 from pipeline.schema import CAPTION, DEDUPE, FILTER, SCORE
 from pipeline.select import SelectSettings, SelectStage, split_of
 
 TYPES = {c.name: c.type for schema in (DEDUPE, FILTER, SCORE, CAPTION) for c in schema.columns}
 
 
-def _select(rows: list[dict[str, Any]], model: str = "demo", **settings: Any) -> list[dict[str, Any]]:
+def _select(rows: list[dict[str, Any]], model: str = "demo", check: str = "off", **settings: Any,
+            ) -> list[dict[str, Any]]:
     blank = {"kept": True, "dropped_by": None, "reason": None, "value": None, "threshold": None, "failed": [],
              "pooled_captions": [], "pooled_origins": [], "caption_scores": [], "candidates": []}
     full = [{"id": f"{i:032x}", "group": f"{i:032x}"} | blank | row for i, row in enumerate(rows)]
@@ -24,7 +26,8 @@ def _select(rows: list[dict[str, Any]], model: str = "demo", **settings: Any) ->
         row["pooled_origins"] = row["pooled_origins"] or ["alt"] * len(row["pooled_captions"])
     names = SelectStage.reads
     columns = pa.table({name: pa.array([row[name] for row in full], TYPES[name]) for name in names})
-    recipe = types.SimpleNamespace(select=SelectSettings(**settings), score=types.SimpleNamespace(model=model), seed=0)
+    recipe = types.SimpleNamespace(select=SelectSettings(**settings), score=types.SimpleNamespace(model=model), seed=0,
+                                   checks={"caption": Caption.Settings.model_validate({"action": check})})
     result = SelectStage().compute(types.SimpleNamespace(recipe=recipe), columns)[""]  # type: ignore[arg-type]
     return result.to_pylist()  # type: ignore[no-any-return]
 
@@ -35,9 +38,6 @@ def _words(*scored: tuple[str, float]) -> dict[str, Any]:
 
 def _written(*scored: tuple[str, float]) -> dict[str, Any]:
     return {"candidates": [{"captioner": "coca", "text": t, "score": s} for t, s in scored]}
-
-
-WEAK = {"failed": [{"check": "caption", "reason": "weak_caption", "action": "flag", "value": 0.0, "threshold": 0.0}]}
 
 
 def test_the_first_acceptable_original_wins_within_the_margin() -> None:
@@ -65,10 +65,25 @@ def test_without_an_acceptable_caption_the_row_says_value_and_threshold() -> Non
 
 
 def test_file_names_are_not_used_as_captions() -> None:
-    rows = _select([_words(("IMG_2231.jpg", 0.3)) | WEAK | _written(("right", 0.4)),
-                    _words(("IMG_2231.jpg", 0.3)) | WEAK], min_clip_score=0.2)
+    rows = _select([_words(("IMG_2231.jpg", 0.3)) | _written(("right", 0.4)),
+                    _words(("IMG_2231.jpg", 0.3))], check="flag", min_clip_score=0.2)
     assert (rows[0]["caption"], rows[0]["original_rejected"]) == ("right", "weak")
     assert not rows[1]["kept"]
+
+
+@pytest.mark.parametrize("model", ["none", "demo"])
+@pytest.mark.parametrize("order", [0, 1])
+def test_each_caption_is_weak_or_good_for_itself(model: str, order: int) -> None:
+    """A file name beside good words is never chosen, and does not spoil them."""
+    texts = [("IMG_2231.jpg", 0.5), ("a red bicycle", 0.4)][:: 1 - 2 * order]
+    [row] = _select([_words(*texts)], model=model, check="flag", min_clip_score=0.2)
+    assert (row["kept"], row["caption"], row["original_rejected"]) == (True, "a red bicycle", None)
+    assert [choice["text"] for choice in row["choices"]] == ["a red bicycle"]
+
+
+def test_with_the_check_off_a_file_name_is_a_caption() -> None:
+    [row] = _select([_words(("IMG_2231.jpg", 0.5))], check="off", min_clip_score=0.2)
+    assert (row["kept"], row["caption"]) == (True, "IMG_2231.jpg")
 
 
 def test_a_score_equal_to_the_threshold_passes_and_nan_does_not() -> None:

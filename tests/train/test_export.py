@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,30 @@ def test_an_older_pipeline_is_replaced_and_anything_else_is_left_alone(tmp_path:
         export(tiny_models(), str(tmp_path / "mine"))
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "mine"]
+
+
+def test_a_file_in_the_place_is_refused_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError, match="is a file"):
+        export(tiny_models(), str(tmp_path / "notes.txt"))
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_move_that_fails_gives_the_older_pipeline_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "made"
+    export(tiny_models(), str(target))
+    (target / "mark.txt").write_text("the older one")
+    rename = os.rename
+
+    def refuse(source: str, place: str) -> None:
+        if place == str(target) and source.endswith("pipeline"):
+            raise PermissionError(13, "Permission denied")
+        rename(source, place)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(StorageError, match="cannot write"):
+        export(tiny_models(), str(target))
+    assert (target / "mark.txt").read_text() == "the older one"
 
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:

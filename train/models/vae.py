@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, cast
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from pipeline.errors import ModelError
 from train.models.loading import loaded, weights_digest
 from train.models.settings import VaeSettings
+from train.models.unet import norm_groups
 
 COARSE_LEVELS = 2
 
@@ -134,7 +134,7 @@ def _fresh(settings: VaeSettings) -> nn.Module:
         kl: nn.Module = AutoencoderKL(
             latent_channels=settings.latent_channels, block_out_channels=widths, layers_per_block=settings.layers,
             down_block_types=("DownEncoderBlock2D",) * levels, up_block_types=("UpDecoderBlock2D",) * levels,
-            norm_num_groups=math.gcd(32, *widths), scaling_factor=1.0)
+            norm_num_groups=norm_groups(widths), scaling_factor=1.0)
         return kl
     width = (settings.widths[0],) * levels
     # Residual blocks at full resolution would cost most of the time and add little: the coarse levels decide.
