@@ -10,6 +10,7 @@ method `start(job)`, which returns a function that waits for the result, is give
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 from abc import ABC, abstractmethod
@@ -146,11 +147,8 @@ class RayEngine(Engine):
     """Ray actors: a pool of CPU actors, or one actor per GPU. Needs the extra `ray`."""
 
     def __init__(self, address: str = "auto", workers: int = 0) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise GristmillError("engine.kind is ray, but Ray is not installed",
-                                 hint='pip install "gristmill[ray]", or set engine.kind = "local"') from error
+        import ray
+
         self._ray = ray
         if not ray.is_initialized():
             try:
@@ -188,7 +186,16 @@ class _Actor:
         return self._work(job)
 
 
+def check_engine(settings: EngineSettings) -> None:
+    """Raise GristmillError when what the engine needs is not installed; starts nothing."""
+    if settings.kind == "ray" and importlib.util.find_spec("ray") is None:
+        raise GristmillError("engine.kind is ray, but Ray is not installed",
+                             hint='pip install "gristmill[ray]", or set engine.kind = "local"')
+
+
 def build_engine(settings: EngineSettings) -> Engine:
+    """Raises GristmillError, see `check_engine`."""
+    check_engine(settings)
     if settings.kind == "ray":
         return RayEngine(settings.address, settings.workers)
     return LocalEngine(settings.workers)

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.errors import ManifestError
 from pipeline.manifest import WORK, read_part, write_part
 from pipeline.receipt import PartFile, Receipt
 
@@ -61,7 +60,9 @@ class Memo:
                 self._index(_Place(self._work, part))
         for name in storage.names(self._chunks):
             if name.startswith("chunk-") and name.endswith(".parquet"):
-                self._index(_Place(self._chunks, PartFile(name, _rows(self._chunks, name), 0, "")))
+                chunk = _chunk(self._chunks, name)
+                if chunk is not None:
+                    self._index(_Place(self._chunks, chunk))
 
     def add(self, keys: Sequence[Key], values: pa.Table) -> None:
         """Keep a computed chunk on disk; from here on it survives kill -9."""
@@ -123,27 +124,22 @@ class Memo:
 
 
 def _whole(place: _Place) -> bool:
-    """Whether a file holds what was written: by its receipt's SHA-256, or, for a chunk, which no receipt names, by
-    reading it through."""
-    if place.part.sha256:
-        data = storage.read_bytes(storage.join(place.folder, place.part.file))
-        return hashlib.sha256(data).hexdigest() == place.part.sha256
-    try:
-        read_part(place.folder, place.part)
-    except ManifestError:
-        return False
-    return True
+    """Whether a file that a receipt names holds what was written."""
+    if not place.part.sha256:
+        return True
+    data = storage.read_bytes(storage.join(place.folder, place.part.file))
+    return hashlib.sha256(data).hexdigest() == place.part.sha256
 
 
-def _rows(folder: str, name: str) -> int:
-    """Rows of a chunk; -1, which no chunk has, when it cannot be read."""
+def _chunk(folder: str, name: str) -> PartFile | None:
+    """A chunk, which no receipt names, read through; None when it is damaged."""
     import pyarrow.parquet as pq
 
     try:
         with storage.open_read(storage.join(folder, name)) as file:
-            return int(pq.read_metadata(file).num_rows)
+            return PartFile(name, pq.read_table(file).num_rows, 0, "")
     except (pa.ArrowInvalid, OSError):
-        return -1
+        return None
 
 
 def value_keys(namespace: str, table: pa.Table, columns: Sequence[str], wanted: np.ndarray) -> list[Key | None]:

@@ -111,7 +111,7 @@ def load(path: str, overrides: Sequence[str] = (), *, workdir: str | None = None
         path = "folder" if path == "demo" else path
         changes |= _folder_changes(source, rename=path == "folder")
     place = Path(path)
-    if not place.exists() and (RECIPES / f"{path}.toml").exists():
+    if not place.is_file() and (RECIPES / f"{path}.toml").exists():
         place = RECIPES / f"{path}.toml"
     try:
         raw = tomllib.loads(place.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.checks.caption import Caption, useful_words
+from pipeline.checks.caption import Caption, is_weak
 from pipeline.receipt import JsonObject
 from pipeline.schema import SELECT, TableSchema
 from pipeline.settings import Settings
@@ -68,13 +68,13 @@ class SelectStage(ColumnStage):
 
     def settings(self, run: Run) -> JsonObject:
         return {**run.recipe.select.model_dump(mode="json"), "seed": run.recipe.seed,
-                "model": run.recipe.score.model, "least_words": _least_words(run)}
+                "model": run.recipe.score.model, "caption": _check(run).model_dump(mode="json")}
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         settings, scored = run.recipe.select, run.recipe.score.model != "none"
         rows = columns.to_pylist()
-        least_words = _least_words(run)
-        out = [_choose(row, settings, scored, least_words) for row in rows]
+        check = _check(run)
+        out = [_choose(row, settings, scored, check) for row in rows]
         if settings.top_fraction < 1 and scored:
             _keep_top(out, settings.top_fraction)
         for row, made in zip(rows, out, strict=True):
@@ -90,21 +90,20 @@ def split_of(group: str, seed: int, share: float) -> str:
     return "validation" if number < share * 2**64 else "train"
 
 
-def _least_words(run: Run) -> int:
-    """Useful words that a caption must have, by the check `caption`."""
+def _check(run: Run) -> Caption.Settings:
     check = run.recipe.checks["caption"]
     assert isinstance(check, Caption.Settings)
-    return 0 if check.action == "off" else check.min_words
+    return check
 
 
-def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool, least_words: int) -> dict[str, Any]:
+def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool, check: Caption.Settings) -> dict[str, Any]:
     """The output row (without id and split) of one input row."""
     carried = {name: row[name] for name in ("kept", "dropped_by", "reason", "value", "threshold")}
     made: dict[str, Any] = {**carried, "caption": None, "caption_origin": None, "caption_score": None,
                             "choices": None, "original_rejected": None}
     if not row["kept"]:
         return made
-    originals, rejected = _originals(row, settings, scored, least_words)
+    originals, rejected = _originals(row, settings, scored, check)
     written = [
         {"text": c["text"], "origin": c["captioner"], "score": c["score"]} for c in row["candidates"] or []
         if c["text"] and (not scored or _reaches(c["score"], settings.min_clip_score))
@@ -125,7 +124,7 @@ def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool, least_w
     }
 
 
-def _originals(row: dict[str, Any], settings: SelectSettings, scored: bool, least_words: int,
+def _originals(row: dict[str, Any], settings: SelectSettings, scored: bool, check: Caption.Settings,
                ) -> tuple[list[dict[str, Any]], str | None]:
     """Acceptable originals, and why the row's originals were refused when none is acceptable."""
     texts, origins = row["pooled_captions"] or [], row["pooled_origins"] or []
@@ -135,7 +134,7 @@ def _originals(row: dict[str, Any], settings: SelectSettings, scored: bool, leas
         if not text or not text.strip():
             continue
         empty = False
-        if useful_words(text) < least_words:  # each for itself: a copy's good caption may lie beside a file name
+        if is_weak(text, check):  # each for itself: a copy's good caption may lie beside a file name
             weak = True
         elif scored and not _reaches(score, settings.min_clip_score):
             mismatch = True

@@ -77,14 +77,11 @@ class ShardStage(ColumnStage):
 
     def lost(self, run: Run) -> list[str]:
         folder = self.folder(run)
-        index = _json(storage.join(folder, INDEX))
+        index = _json(storage.join(folder, INDEX), "samples", "shards")
         if index is None:
             return [INDEX]
-        samples = storage.join(folder, SAMPLES_FILE)
-        if not storage.exists(samples) or _sha256(samples) != index["samples"]["sha256"]:
-            return [SAMPLES_FILE]
-        return [entry["file"] for entry in index["shards"]
-                if not _stands(storage.join(folder, entry["file"]), entry["bytes"])]
+        return [entry["file"] for entry in (index["samples"], *index["shards"])
+                if not _stands(storage.join(folder, entry["file"]), entry.get("bytes"))]
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         passed = run.manifests.stage("filter").arrow(["kept"]).column("kept").to_pylist()
@@ -142,7 +139,8 @@ class ShardStage(ColumnStage):
         storage.write_bytes(storage.join(folder, SAMPLES_FILE), data)
         index = {
             "version": INDEX_VERSION, "run": run.recipe.name,
-            "samples": {"file": SAMPLES_FILE, "sha256": hashlib.sha256(data).hexdigest(), "rows": len(samples)},
+            "samples": {"file": SAMPLES_FILE, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data),
+                        "rows": len(samples)},
             "shards": [{name: entry[name] for name in ("file", "sha256", "bytes", "samples")} for entry in entries],
         }
         storage.write_bytes(storage.join(folder, INDEX), (json.dumps(index, indent=1) + "\n").encode())
@@ -155,7 +153,7 @@ class ShardStage(ColumnStage):
             if (name.startswith("shard-") and name not in named) or name in storage.leftovers(folder):
                 storage.remove(storage.join(folder, name))
         for name in storage.names(storage.join(folder, ENTRIES)):
-            entry = _json(storage.join(folder, ENTRIES, name))
+            entry = _json(storage.join(folder, ENTRIES, name), "file")
             if entry is None or entry["file"] not in named:
                 storage.remove(storage.join(folder, ENTRIES, name))
 
@@ -164,27 +162,23 @@ def _writer(folder: str) -> Any:
     return partial(write_shard, folder)
 
 
-def _json(url: str) -> JsonObject | None:
-    """What a JSON file of ours holds; None when it is lost or damaged, and so to be made again."""
+def _json(url: str, *names: str) -> JsonObject | None:
+    """What a JSON file of ours holds; None when it is lost or lacks one of the names, and so is to be made again."""
     if not storage.exists(url):
         return None
     try:
         found = json.loads(storage.read_bytes(url))
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and found.keys() >= set(names) else None
 
 
-def _sha256(url: str) -> str:
-    return hashlib.sha256(storage.read_bytes(url)).hexdigest()
-
-
-def _stands(url: str, size: int) -> bool:
+def _stands(url: str, size: int | None) -> bool:
     return storage.exists(url) and storage.size(url) == size
 
 
 def _known_entry(folder: str, job: ShardJob) -> JsonObject | None:
-    entry = _json(storage.join(folder, ENTRIES, job.entry_name))
+    entry = _json(storage.join(folder, ENTRIES, job.entry_name), "file", "bytes", "texts")
     return entry if entry is not None and _stands(storage.join(folder, entry["file"]), entry["bytes"]) else None
 
 

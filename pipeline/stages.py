@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pipeline.caption import CaptionStage
 from pipeline.dataset import DatasetStage
 from pipeline.dedupe import DedupeStage
+from pipeline.engine import check_engine
 from pipeline.errors import GristmillError, StorageError
 from pipeline.filter import FilterStage
 from pipeline.ingest.stage import IngestStage
@@ -62,7 +63,7 @@ def plan(run: Run, *, start: str | None = None) -> list[Plan]:
 
 def check_models(run: Run, stages: Sequence[Stage]) -> None:
     """Everything that would stop a later stage is found before any work starts."""
-    _ = run.engine
+    check_engine(run.recipe.engine)
     for stage in stages:
         stage.check(run)
 

@@ -1,7 +1,8 @@
 """Muon: momentum whose matrices are made orthogonal before they are taken as a step (Jordan et al. 2024).
 
 Every direction of a weight matrix then moves alike, not only those few that dominate its gradient. On the demo the
-denoiser needs about half of the samples that AdamW needs, for a tenth more time per sample.
+denoiser needs about half of the samples that AdamW needs, for a fixed time per step: a fifth more at 64 samples, a half
+more at 16.
 """
 
 from __future__ import annotations

@@ -52,6 +52,11 @@ def best_words(captions: Any) -> int:
     return max((useful_words(text) for text in texts if text), default=0)
 
 
+def is_weak(text: str, settings: Caption.Settings) -> bool:
+    """Whether one caption says too little; never when the check is off."""
+    return settings.action != "off" and useful_words(text) < settings.min_words
+
+
 def useful_words(text: str) -> int:
     """How many words of two or more letters a caption has, in any script; 0 for file names and addresses."""
     text = text.strip()

@@ -245,7 +245,7 @@ def test_broken_svg_is_corrupt() -> None:
     assert reason(b'<svg xmlns="http://www.w3.org/2000/svg"><rect') == "corrupt"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(form=st.sampled_from(["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"]), data=st.data())
 def test_mutated_files_are_pictures_or_rows_with_a_reason(form: str, data: st.DataObject) -> None:
     original = bytearray(saved(scene(), form))

@@ -32,7 +32,7 @@ def listed(hashes: np.ndarray, distance: int) -> list[tuple[int, int, int]]:
     return list(zip(a.tolist(), b.tolist(), d.tolist(), strict=True))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**31), count=st.integers(0, 120), distance=st.integers(0, 13), dense=st.booleans())
 def test_equals_comparing_all_with_all(seed: int, count: int, distance: int, dense: bool) -> None:
     hashes = clustered(seed, count, 6)

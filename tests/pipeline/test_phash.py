@@ -17,7 +17,7 @@ def reference(image: Image.Image) -> int:
     return int(str(imagehash.phash(image)), 16)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**31), width=st.integers(8, 400), height=st.integers(8, 400), smooth=st.booleans())
 def test_equals_imagehash_on_any_picture(seed: int, width: int, height: int, smooth: bool) -> None:
     rng = np.random.default_rng(seed)

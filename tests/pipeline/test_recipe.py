@@ -81,6 +81,13 @@ def test_a_missing_recipe_names_the_shipped_ones(tmp_path: Path) -> None:
         load(str(tmp_path))
 
 
+def test_a_folder_of_its_name_hides_no_shipped_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with WORKDIR=demo, which makes such a folder."""
+    (tmp_path / "demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load("demo").name == "demo"
+
+
 def test_a_source_folder_names_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "My pictures (2024)"
     folder.mkdir()

@@ -42,7 +42,7 @@ def test_singular_vectors_stay(shape: tuple[int, int, int]) -> None:
 
 
 @given(st.floats(1e-3, 1e3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_first_step_does_not_depend_on_the_gradients_size(factor: float) -> None:
     weight, gradient = random(16, 48, seed=1), random(16, 48, seed=2)
     assert torch.allclose(moved(weight, gradient), moved(weight, gradient * factor), atol=1e-4)

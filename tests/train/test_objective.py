@@ -128,7 +128,7 @@ def test_logit_normal_timesteps_are_a_gaussians_logistic() -> None:
     assert inside_one_sigma == pytest.approx(math.erf(1 / math.sqrt(2)), abs=1e-3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0, 1, exclude_max=True, width=32), st.sampled_from(["flow", "v", "epsilon"]),
        st.sampled_from(["uniform", "logit_normal"]), st.integers(0, 2**16))
 def test_every_uniform_number_gives_a_usable_timestep(u: float, prediction: str, timesteps: str, seed: int) -> None:
@@ -138,7 +138,7 @@ def test_every_uniform_number_gives_a_usable_timestep(u: float, prediction: str,
     assert bool(torch.isfinite(mine.noised(latents, noise, t)).all())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 999), st.integers(0, 2**16))
 def test_v_and_epsilon_tell_the_same_latents(t: int, seed: int) -> None:
     """From x_t: x = √ᾱ·x_t − √(1 − ᾱ)·v and noise = √(1 − ᾱ)·x_t + √ᾱ·v (Salimans and Ho 2022)."""

@@ -60,7 +60,7 @@ def make(rows: int = 300, *, seed: int = 3, batch: int = 8, buckets: int = 3, bl
                 buckets=rng.integers(0, buckets, rows), shards=np.arange(rows) // 20, shuffle_block=block)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**31), batch=st.integers(1, 40), buckets=st.integers(1, 5),
        block=st.integers(1, 400))
 def test_batches_hold_one_bucket_and_unit_weights_give_every_row_once_an_epoch(

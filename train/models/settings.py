@@ -70,9 +70,6 @@ class VaeSettings(Settings):
         1e-3, ge=0, description="tiny: weight of the mean square of latents, which keeps them near the origin")
     edge_weight: float = Field(
         0.5, ge=0, description="weight of the L1 loss on horizontal and vertical pixel differences")
-    half_weight: float = Field(
-        0.0, ge=0, description="weight of the L1 loss of latents averaged to half their side, decoded, against the "
-        "picture at half its side: latents then look like small pictures, which a denoiser learns sooner")
     optimiser: OptimiserSettings = Field(
         OptimiserSettings(steps=500, batch=32, lr=3e-3, ema_half_life=2_000), description="how the VAE is trained")
 

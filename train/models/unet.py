@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from train.models.norms import norm_groups
 from train.models.settings import DenoiserSettings
-
-LEAST_PER_GROUP = 4
-"""Channels that are normalised together (EDM: Karras et al. 2022). One alone would lose its mean in every layer, and
-with it what the channel says of the picture as a whole."""
 
 
 class UNet(nn.Module):
@@ -30,13 +25,6 @@ class UNet(nn.Module):
         padding states sum up the caption, and StableDiffusionPipeline passes no mask.
         """
         return cast(Tensor, self.model(noisy_bchw, t_b, encoder_hidden_states=text_bld, return_dict=False)[0])
-
-
-def norm_groups(widths: Sequence[int]) -> int:
-    """Groups of the group norms: at most 32, at least LEAST_PER_GROUP channels each on every level."""
-    common = math.gcd(*widths)
-    return max((groups for groups in range(1, 33) if common % groups == 0 and common // groups >= LEAST_PER_GROUP),
-               default=1)
 
 
 def build(settings: DenoiserSettings, text_width: int, latent_shape: tuple[int, int, int]) -> UNet:

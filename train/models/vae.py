@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from pipeline.errors import ModelError
 from train.models.loading import loaded, weights_digest
+from train.models.norms import norm_groups
 from train.models.settings import VaeSettings
-from train.models.unet import norm_groups
 
 COARSE_LEVELS = 2
 
@@ -75,8 +75,7 @@ class Vae:
 
         `noise_bchw` is unit Gaussian noise of the latents' shape; without it none is added. AutoencoderKL draws its
         posterior with it and pays the KL divergence from a unit Gaussian; AutoencoderTiny gets `latent_noise` times
-        the noise on its latents and pays for their mean square. With `half_weight` latents averaged to half their
-        side must decode to the picture at half its side (scale equivariance: Kouzelis et al. 2025, EQ-VAE).
+        the noise on its latents and pays for their mean square.
         """
         settings, encoded = self.settings, self._model.encode(pixels_bchw)
         if hasattr(encoded, "latent_dist"):
@@ -89,11 +88,7 @@ class Vae:
         if noise_bchw is not None:
             raw = raw + deviation * noise_bchw
         drawn = self._model.decode(raw, return_dict=False)[0]
-        loss_b = reconstruction_loss(drawn.float(), pixels_bchw, settings.edge_weight) + penalty_b
-        if settings.half_weight:
-            drawn = self._model.decode(_halved(raw), return_dict=False)[0]
-            loss_b = loss_b + settings.half_weight * _mean((drawn.float() - _halved(pixels_bchw)).abs())
-        return cast(Tensor, loss_b)
+        return cast(Tensor, reconstruction_loss(drawn.float(), pixels_bchw, settings.edge_weight) + penalty_b)
 
     def fit_scale(self, latents_bchw: Tensor) -> float:
         """Set the scale so that latents like these (from `encode`) have unit standard deviation; returns it."""
@@ -167,10 +162,6 @@ def reconstruction_loss(drawn_bchw: Tensor, pixels_bchw: Tensor, edge_weight: fl
     error = drawn_bchw - pixels_bchw
     across, down = error[..., :, 1:] - error[..., :, :-1], error[..., 1:, :] - error[..., :-1, :]
     return _mean(error.abs()) + edge_weight * (_mean(across.abs()) + _mean(down.abs()))
-
-
-def _halved(images_bchw: Tensor) -> Tensor:
-    return nn.functional.avg_pool2d(images_bchw, 2)
 
 
 def _mean(values: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ def test_falsehood_is_the_share_of_wrong_colours_and_shapes(text: str, share: fl
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_captions_are_true_and_name_every_colour_and_shape(seed: int) -> None:
     rng = np.random.default_rng(seed)
     scene = sample_scene(rng)
@@ -99,7 +99,7 @@ def test_captions_are_true_and_name_every_colour_and_shape(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_full_caption_is_true_of_another_scene_only_if_all_it_states_agrees(one: int, two: int) -> None:
     first, second = (sample_scene(np.random.default_rng(seed)) for seed in (one, two))
 

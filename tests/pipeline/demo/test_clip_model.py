@@ -66,7 +66,7 @@ def test_it_is_small_and_knows_every_word() -> None:
     assert not any(model.truncated(text) for text in texts)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32))
 def test_labels_are_the_truth(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -25,7 +25,7 @@ def scenes(count: int, seed: int = 0, **options: object) -> list[Scene]:
 
 
 @given(seeds)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_shapes_lie_wholly_in_the_central_square_and_never_touch(seed: int) -> None:
     (scene,) = scenes(1, seed)
     assert min(scene.width, scene.height) >= 256
@@ -43,7 +43,7 @@ def test_shapes_lie_wholly_in_the_central_square_and_never_touch(seed: int) -> N
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_named_position_is_where_the_centre_lies(seed: int) -> None:
     (scene,) = scenes(1, seed)
     for shape in scene.shapes:

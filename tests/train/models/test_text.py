@@ -38,7 +38,7 @@ def test_frequent_words_are_one_token_each(text: TextEncoder) -> None:
         "a</w>", "large</w>", "teal</w>", "ring</w>", "on</w>", "white</w>"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=20))
 def test_any_text_has_tokens_and_reads_back(text_in: str) -> None:
     """Byte-level pairs know every character, so no word is unknown."""

@@ -10,7 +10,6 @@ from torch import nn
 
 from train.models import build_denoiser
 from train.models.settings import DenoiserSettings
-from train.models.unet import norm_groups
 
 
 def unet(**keys: Any) -> nn.Module:
@@ -66,11 +65,3 @@ def test_attention_is_where_it_is_asked_for() -> None:
 def test_impossible_settings_are_refused(keys: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         DenoiserSettings.model_validate(keys)
-
-
-@pytest.mark.parametrize(("widths", "groups"), [
-    ((320, 640, 1280), 32), ((32, 64, 128), 8), ((48, 96), 12), ((6, 12), 1)])
-def test_no_channel_is_normalised_alone(widths: tuple[int, ...], groups: int) -> None:
-    """Stable Diffusion's widths keep their 32 groups; narrow ones get at least four channels each (EDM), as far as
-    they can be divided."""
-    assert norm_groups(widths) == groups
