@@ -23,10 +23,11 @@ from pydantic import Field, field_validator
 from pipeline import clip_files
 from pipeline.captioners import registry
 from pipeline.captioners.base import CaptionerSettings
+from pipeline.checks.caption import Caption, is_weak, settings_in
 from pipeline.receipt import JsonObject
 from pipeline.rowstage import RowStage, Step
 from pipeline.schema import CANDIDATE, CAPTION, ID, STRINGS, VALUE_KEY, Column, TableSchema
-from pipeline.score import BLOCK, BYTES, Model, cosines, picture_at, vectors
+from pipeline.score import BLOCK, BYTES, Model, cosines, missing, picture_at, vectors
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,15 +39,15 @@ else:  # every registered captioner's settings, told apart by `kind`
     _KINDS = [captioner.Settings for captioner in registry().values()]
     AnyCaptioner = Annotated[reduce(or_, _KINDS), Field(discriminator="kind")] if len(_KINDS) > 1 else _KINDS[0]
 
-REASON_READS = ("id", "kept", "failed", "pooled_captions", "caption_scores")
+REASON_READS = ("id", "kept", "pooled_captions", "caption_scores")
 LONGEST_REPEAT = 3
 
 
 class CaptionSettings(Settings):
     when: Literal["none", "weak", "all"] = Field(
         "weak",
-        description="which pictures get new captions. weak: those whose captions are missing, flagged by the check "
-        "`caption`, or all below min_score",
+        description="which pictures get new captions. weak: those whose captions are missing, all too little for the "
+        "check `caption`, or all below min_score",
     )
     min_score: float = Field(
         0.2, ge=-1, le=1, description="originals all below this CLIP cosine need a better caption; no unit"
@@ -75,9 +76,9 @@ class CaptionStage(RowStage):
             registry()[given.kind].check(given, run.recipe.name)
 
     def settings(self, run: Run) -> JsonObject:
-        caption, score = run.recipe.caption, run.recipe.score
+        caption, score, weak = run.recipe.caption, run.recipe.score, settings_in(run.recipe.checks)
         return {
-            **caption.model_dump(mode="json", exclude={"captioners"}),
+            **caption.model_dump(mode="json", exclude={"captioners"}), "weak": weak.model_dump(mode="json"),
             "captioners": [_deciding(given) for given in _writers(caption)],
             "score": {"model": score.model, "precision": score.precision},
             "seed": run.recipe.seed if caption.sample else None,
@@ -96,7 +97,8 @@ class CaptionStage(RowStage):
         return {"": CAPTION, **{given.label: text_table(given.label) for given in writers}}
 
     def source_rows(self, run: Run) -> Rows:
-        return _WithReason(super().source_rows(run), run.recipe.caption, run.recipe.seed)
+        weak = settings_in(run.recipe.checks)
+        return _WithReason(super().source_rows(run), run.recipe.caption, weak, run.recipe.seed)
 
     def steps(self, run: Run) -> list[Step]:
         writers = _writers(run.recipe.caption)
@@ -105,8 +107,9 @@ class CaptionStage(RowStage):
                 table=given.label, values=text_table(given.label),
                 namespace={"captioner": _deciding(given), "version": registry()[given.kind].version,
                            "fingerprint": registry()[given.kind].fingerprint(given)},
-                reads=("sha256", *BYTES), key=("sha256",), wanted=_needs_words, wanted_reads=("why_captioned",),
+                reads=BYTES, key=("sha256",), wanted=_needs_words, wanted_reads=("why_captioned",),
                 worker=partial(WriteCaptions, given, run.recipe.name), kind="model",
+                lost=partial(missing, column_of(given.label)),
             )
             for given in writers
         ]  # fmt: skip
@@ -134,23 +137,23 @@ def text_table(label: str) -> TableSchema:
     return TableSchema((ID, Column(column_of(label), STRINGS, f"texts written by {label}, best first"), VALUE_KEY))
 
 
-def why_captioned(rows: pa.Table, settings: CaptionSettings, seed: int) -> list[str | None]:
+def why_captioned(rows: pa.Table, settings: CaptionSettings, weak: Caption.Settings, seed: int) -> list[str | None]:
     """`all`, `empty`, `weak`, `low_score` or `sample` per row; None where no words are needed.
 
     Rows that `filter` dropped never need any. `rows` holds `REASON_READS`.
     """
     if settings.when == "none" or not settings.captioners:
         return [None] * rows.num_rows
-    return [_why(row, settings, seed) if row["kept"] else None for row in rows.to_pylist()]
+    return [_why(row, settings, weak, seed) if row["kept"] else None for row in rows.to_pylist()]
 
 
-def _why(row: dict[str, Any], settings: CaptionSettings, seed: int) -> str | None:
+def _why(row: dict[str, Any], settings: CaptionSettings, weak: Caption.Settings, seed: int) -> str | None:
     if settings.when == "all":
         return "all"
     texts = [text for text in row["pooled_captions"] or [] if text.strip()]
     if not texts:
         return "empty"
-    if any(failed["check"] == "caption" for failed in row["failed"] or []):
+    if all(is_weak(text, weak) for text in texts):  # also those that came from dropped copies
         return "weak"
     scores = [score for score in row["caption_scores"] or [] if score is not None]
     if scores and max(scores) < settings.min_score:
@@ -173,8 +176,8 @@ def usable(text: str) -> str | None:
 class _WithReason:
     """The input rows with the column `why_captioned`, which depends on thresholds and so is in no key."""
 
-    def __init__(self, rows: Rows, settings: CaptionSettings, seed: int) -> None:
-        self._rows, self._settings, self._seed = rows, settings, seed
+    def __init__(self, rows: Rows, settings: CaptionSettings, weak: Caption.Settings, seed: int) -> None:
+        self._rows, self._settings, self._weak, self._seed = rows, settings, weak, seed
         self.part_count = rows.part_count
 
     def part(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
@@ -183,7 +186,7 @@ class _WithReason:
         table = self._rows.part(number, others or ["id"])  # a table without columns would have no rows either
         if "why_captioned" not in columns:
             return table
-        reasons = why_captioned(self._rows.part(number, REASON_READS), self._settings, self._seed)
+        reasons = why_captioned(self._rows.part(number, REASON_READS), self._settings, self._weak, self._seed)
         return table.append_column("why_captioned", pa.array(reasons, pa.string())).select(list(columns))
 
 

@@ -25,6 +25,9 @@ from PIL import __version__ as pillow_version
 
 from pipeline import colour, vector
 
+UNCAPPED = 2**63 - 1
+"""For `max_pixels` where `measure` has held the size of the same bytes against the recipe's cap before."""
+
 ALGORITHM_VERSION = 1
 """Rises when the same bytes give other pixels."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import socket
 import threading
@@ -17,6 +18,8 @@ from typing import IO, Any
 
 from pipeline import storage
 from pipeline.errors import BusyError
+
+_log = logging.getLogger(__name__)
 
 LEASE = ".lease"
 EXPIRES_AFTER = 60.0
@@ -31,6 +34,7 @@ class Lease:
         self._url = storage.join(folder, LEASE)
         self._file: IO[str] | None = None
         self._stop = threading.Event()
+        self.overtaken = False
         self._thread: threading.Thread | None = None
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
 
@@ -61,7 +65,8 @@ class Lease:
         if self._thread is not None:
             self._stop.set()
             self._thread.join()
-            storage.remove(self._url)
+            if self._mine():  # another one may have overtaken this one when it could not renew in time
+                storage.remove(self._url)
 
     def _busy(self, holder: str) -> BusyError:
         return BusyError(f"{self._folder} is being written by {holder}",
@@ -73,22 +78,43 @@ class Lease:
             raise self._busy(str(held["owner"]))
         self._renew()
         time.sleep(0.2)  # two that took it at once: the later write stands, the other sees it and leaves
-        held = self._read_remote()
-        if held is None or held["owner"] != self._owner:
+        if not self._mine():
+            held = self._read_remote()
             raise self._busy("another process" if held is None else str(held["owner"]))
         self._thread = threading.Thread(target=self._keep, daemon=True)
         self._thread.start()
 
+    def _mine(self) -> bool:
+        held = self._read_remote()
+        return held is not None and held["owner"] == self._owner
+
     def _read_remote(self) -> dict[str, Any] | None:
-        if storage.exists(self._url):
+        """Who holds the run until when; None when nobody does. A damaged lease holds nothing."""
+        if not storage.exists(self._url):
+            return None
+        try:
             held = json.loads(storage.read_bytes(self._url))
             return {"owner": str(held["owner"]), "expires": float(held["expires"])}
-        return None
+        except (ValueError, KeyError, TypeError):
+            return None
 
     def _renew(self) -> None:
         lease = {"owner": self._owner, "expires": time.time() + EXPIRES_AFTER}
         storage.write_bytes(self._url, json.dumps(lease).encode())
 
     def _keep(self) -> None:
+        """Renew until the end. A renewal that fails is tried again: there are three before the lease expires."""
         while not self._stop.wait(EXPIRES_AFTER / 4):
-            self._renew()
+            try:
+                if not self._mine():
+                    self.overtaken = True
+                    return
+                self._renew()
+            except Exception as error:  # a thread's exception would end renewing without anybody hearing of it
+                _log.warning("the lease %s could not be renewed: %s", self._url, error)
+
+    def check(self) -> None:
+        """Raises BusyError when another process has taken the run over meanwhile."""
+        if self.overtaken:
+            raise BusyError(f"another process has taken over {self._folder}, because this one could not renew its "
+                            "lease in time", hint="wait until it ends, then run the same command: nothing is lost")

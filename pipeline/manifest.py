@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import storage
@@ -66,6 +67,13 @@ def read_part(folder: str, part: PartFile, columns: Sequence[str] | None = None)
     return table
 
 
+def located(container: str | None, data: str) -> str | None:
+    """Where bytes really lie. Raw tars are named relative to the run's data folder, so that a run may be moved."""
+    if container is None or "://" in container or container.startswith("/"):
+        return container
+    return storage.join(data, container)
+
+
 class View:
     """Rows of one table of one stage, or of all stages joined. Nothing is read before it is asked for."""
 
@@ -73,6 +81,7 @@ class View:
                  parts: int) -> None:
         self._manifests = manifests
         self._where = where
+        self._data: str | None = None
         self.columns = list(names)
         self.part_count = parts
 
@@ -92,7 +101,17 @@ class View:
             place: self._manifests.read(place[0], place[1], number, names) for place, names in by_table.items()
         }
         arrays = [pieces[self._where[name]].column(name) for name in wanted]
+        if self._data is not None and "container" in wanted:
+            place = wanted.index("container")
+            known = {name: located(name, self._data) for name in pc.unique(arrays[place]).to_pylist()}
+            arrays[place] = pa.chunked_array([[known[name] for name in arrays[place].to_pylist()]], pa.string())
         return pa.table(arrays, names=wanted)
+
+    def located(self, data: str) -> View:
+        """The same rows; `container` names files that can be opened, given the run's data folder."""
+        view = View(self._manifests, self._where, self.columns, self.part_count)
+        view._data = data
+        return view
 
     def parts(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         for number in range(self.part_count):

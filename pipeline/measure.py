@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pipeline.run import Run
     from pipeline.stage import Output
 
-BYTES = ("container", "offset", "length")
+BYTES = ("sha256", "container", "offset", "length")
 
 REASONS = {
     **image.UNREADABLE,
@@ -65,16 +65,11 @@ class MeasureStage(RowStage):
         """What says nothing of the picture itself (its disk was away, memory was short) is never taken over."""
         return _of_the_picture
 
-    def lost(self, run: Run) -> list[str]:
-        """Pictures whose bytes were away are looked for on every run."""
-        away = run.manifests.need(self.name).counts.get("bytes_lost", 0)
-        return [f"the bytes of {away} pictures"] if away else []
-
     def steps(self, run: Run) -> list[Step]:
         settings = run.recipe.measure
         return [Step(
             table="", values=self.tables(run)[""], namespace={**self.settings(run), **self.fingerprints(run)},
-            reads=("sha256", *BYTES), key=("sha256",), wanted=_has_bytes, wanted_reads=("fetch_outcome",),
+            reads=BYTES, key=("sha256",), wanted=_has_bytes, wanted_reads=("fetch_outcome",),
             worker=partial(_worker, settings.max_pixels), chunk_rows=settings.chunk_rows,
         )]
 
@@ -93,7 +88,7 @@ def _worker(max_pixels: int) -> Worker:
 
 
 def measure_rows(rows: pa.Table, *, max_pixels: int) -> pa.Table:
-    """One row of values per row of `container`, `offset`, `length`; a bad picture becomes an outcome."""
+    """One row of values per row of `BYTES`; a bad picture becomes an outcome."""
     values = [measure_one(*place, max_pixels=max_pixels) for place in zip(
         *(rows.column(name).to_pylist() for name in BYTES), strict=True)]
     names = [c.name for c in (*MEASURE.columns, *checks.columns()) if c.name not in ("id", "value_key")]
@@ -101,10 +96,11 @@ def measure_rows(rows: pa.Table, *, max_pixels: int) -> pa.Table:
     return pa.table({name: pa.array([value.get(name) for value in values], types[name]) for name in names})
 
 
-def measure_one(container: str, offset: int, length: int, *, max_pixels: int) -> dict[str, Any]:
+def measure_one(sha256: bytes, container: str, offset: int, length: int, *, max_pixels: int) -> dict[str, Any]:
     """All values of one picture."""
     try:
-        picture = image.decode(storage.read_range(container, offset, length), max_pixels=max_pixels)
+        data = storage.read_range(container, offset, length, sha256=sha256)
+        picture = image.decode(data, max_pixels=max_pixels)
         return {"decode_outcome": "ok", **_facts(picture), **_numbers(picture)}
     except Unreadable as error:
         return {"decode_outcome": error.reason, "decode_detail": error.detail}

@@ -5,18 +5,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.engine import Kind
 from pipeline.memo import Holds, Key, Memo, value_keys
-from pipeline.receipt import JsonObject, digest
+from pipeline.receipt import JsonObject, Receipt, digest
 from pipeline.run import Run
 from pipeline.schema import TableSchema
 from pipeline.stage import Output, Rows, Stage
 
 Worker = Callable[[pa.Table], pa.Table]
+
+BYTES_LOST = "bytes_lost"
+"""Count in a receipt of pictures whose bytes could not be read; the stage looks for them on every run."""
 
 
 def every_row(rows: pa.Table) -> np.ndarray:
@@ -45,6 +49,8 @@ class Step:
     chunk_rows: int = 256
     wanted_reads: tuple[str, ...] = field(default=())
     """Further columns that only `wanted` looks at, e.g. decisions."""
+    lost: Callable[[pa.Table], np.ndarray] | None = None
+    """Marks values that are missing only because bytes were away: never taken over, counted as BYTES_LOST."""
 
 
 class RowStage(Stage):
@@ -64,6 +70,9 @@ class RowStage(Stage):
         """Which known values may be taken over again (bool per row of values); None: all of them."""
         return None
 
+    def lost(self, run: Run) -> list[str]:
+        return lost_pictures(run.manifests.need(self.name))
+
     def execute(self, run: Run, output: Output) -> None:
         rows = self.source_rows(run)
         made: dict[str, list[pa.Table]] = {}
@@ -76,7 +85,8 @@ class RowStage(Stage):
         namespace = digest([step.namespace, self.name, self.version, [str(field) for field in schema]])
         output.namespaces[step.table] = namespace
         memo = Memo(run.manifests.folder(self.name), step.table, namespace, columns)
-        memo.load(output.previous, step.table, namespace, self.holds(run, output))
+        holds = self.holds(run, output) if step.lost is None else partial(_not, step.lost)
+        memo.load(output.previous, step.table, namespace, holds)
         keys = [_keys(step, rows, number, namespace) for number in range(rows.part_count)]
         missing = len({key for part in keys for key in part if key is not None and key not in memo})
         name = f"{self.name} {step.table}".strip()
@@ -90,6 +100,9 @@ class RowStage(Stage):
         for number, part in enumerate(keys):
             carried = rows.part(number, self.carried if step.table == "" else ("id",))
             values = memo.gather(part, schema)
+            if step.lost is not None:
+                known = np.array([key is not None for key in part], bool)
+                output.counts[BYTES_LOST] += int((step.lost(values) & known).sum())
             for position, column in enumerate(values.column_names):
                 carried = carried.append_column(column, values.column(position))
             table = carried.append_column("value_key", pa.array(part, pa.binary(16)))
@@ -98,6 +111,16 @@ class RowStage(Stage):
         used = {key for part in keys for key in part if key is not None}
         output.spares[step.table] = memo.retire(output.previous, step.table, namespace, used)
         return made
+
+
+def lost_pictures(receipt: Receipt) -> list[str]:
+    """What the stage of this receipt could not read, in words; empty when it read everything."""
+    away = receipt.counts.get(BYTES_LOST, 0)
+    return [f"the bytes of {away} pictures"] if away else []
+
+
+def _not(marked: Callable[[pa.Table], np.ndarray], values: pa.Table) -> np.ndarray:
+    return ~marked(values)
 
 
 class _With:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipeline import storage
 from pipeline.engine import Engine, build_engine
+from pipeline.lease import Lease
 from pipeline.manifest import Manifests
 from pipeline.progress import Progress
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Run:
-    """`refresh`: look at web sources again although their addresses are frozen."""
+    """`refresh`: look at web sources again although their addresses are frozen. `lease`: held while writing."""
 
     recipe: Recipe
     progress: Progress = field(default_factory=Progress)
     refresh: bool = False
+    lease: Lease | None = None
 
     @cached_property
     def engine(self) -> Engine:

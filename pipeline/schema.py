@@ -89,7 +89,7 @@ INGEST = TableSchema((
     Column("final_url", pa.string(), "address after redirects"),
     Column("content_type", pa.string(), "type by magic bytes, e.g. image/jpeg; never by header or name"),
     Column("sha256", pa.binary(32), "SHA-256 of the bytes"),
-    Column("container", pa.string(), "URL of the file that holds the bytes (raw tar or the picture's own file)"),
+    Column("container", pa.string(), "file with the bytes: a picture's own, or a raw tar (relative to data/<run>/)"),
     Column("offset", pa.int64(), "where the bytes start in the container", "bytes"),
     Column("length", pa.int64(), "how many bytes", "bytes"),
     VALUE_KEY,
@@ -171,6 +171,7 @@ SHARD = TableSchema((
     Column("shard_offset", pa.int64(), "where the picture's bytes start in the tar", "bytes"),
     Column("shard_length", pa.int64(), "length of the picture's bytes", "bytes"),
     Column("shard_member", pa.string(), "member name, `<id>.<ext>`"),
+    Column("shard_outcome", pa.string(), "ok, or bytes_lost: its bytes could not be read; null for dropped rows"),
 ))
 
 SAMPLES = TableSchema((

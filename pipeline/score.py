@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from pipeline import clip_files, storage
-from pipeline.image import Unreadable, decode
+from pipeline.errors import StorageError
+from pipeline.image import UNCAPPED, Unreadable, decode
 from pipeline.receipt import JsonObject
 from pipeline.rowstage import RowStage, Step, Worker
 from pipeline.schema import ID, SCORE, VALUE_KEY, Column, TableSchema, embedding_type
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pipeline.run import Run
 
 Floats = NDArray[np.float32]
-BYTES = ("container", "offset", "length")
+BYTES = ("sha256", "container", "offset", "length")
 BLOCK = 64  # decoded pictures held at once; they are large
 
 
@@ -105,8 +106,8 @@ class ScoreStage(RowStage):
         model = Model.of(settings, run.recipe.name)
         pixels = Step(
             table="embedding", values=self.tables(run)["embedding"], namespace=model.namespace(),
-            reads=("sha256", *BYTES), key=("sha256",), wanted=_kept, wanted_reads=("kept",),
-            worker=partial(EmbedPictures, model), kind="model",
+            reads=BYTES, key=("sha256",), wanted=_kept, wanted_reads=("kept",),
+            worker=partial(EmbedPictures, model), kind="model", lost=partial(missing, "embedding"),
         )  # fmt: skip
         prompts = {name: tuple(texts) for name, texts in settings.zero_shot.items()}
         words = Step(
@@ -192,12 +193,17 @@ class EmbedPictures:
         return pa.table({"embedding": packed(found)})
 
 
-def picture_at(container: str, offset: int, length: int) -> NDArray[np.uint8] | None:
-    """The canonical RGB picture; None when it became unreadable after `measure` had read it."""
+def picture_at(sha256: bytes, container: str, offset: int, length: int) -> NDArray[np.uint8] | None:
+    """The canonical RGB picture; None when it was lost or became unreadable after `measure` had read it."""
     try:
-        return decode(storage.read_range(container, offset, length)).rgb
-    except Unreadable:
+        return decode(storage.read_range(container, offset, length, sha256=sha256), max_pixels=UNCAPPED).rgb
+    except (Unreadable, StorageError):
         return None
+
+
+def missing(column: str, values: pa.Table) -> NDArray[np.bool_]:
+    """Rows without a value in the column."""
+    return np.asarray(values.column(column).is_null().to_numpy(zero_copy_only=False), bool)
 
 
 class ScoreWords:

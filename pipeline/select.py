@@ -8,14 +8,14 @@ original only when it beats it by `original_margin`. A picture without any accep
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.checks.caption import Caption, is_weak
+from pipeline.checks.caption import Caption, is_weak, settings_in
 from pipeline.receipt import JsonObject
 from pipeline.schema import SELECT, TableSchema
 from pipeline.settings import Settings
@@ -50,7 +50,8 @@ class SelectSettings(Settings):
     )
     require_caption: bool = Field(True, description="drop pictures without an acceptable caption")
     validation_share: float = Field(
-        0.05, ge=0, lt=1, description="share of duplicate groups held out for validation loss, 0..1"
+        0.05, ge=0, lt=1, description="share of pictures held out for validation loss, 0..1; a duplicate group goes "
+        "whole, when any of its pictures is drawn"
     )
 
 
@@ -68,32 +69,34 @@ class SelectStage(ColumnStage):
 
     def settings(self, run: Run) -> JsonObject:
         return {**run.recipe.select.model_dump(mode="json"), "seed": run.recipe.seed,
-                "model": run.recipe.score.model, "caption": _check(run).model_dump(mode="json")}
+                "model": run.recipe.score.model, "caption": settings_in(run.recipe.checks).model_dump(mode="json")}
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         settings, scored = run.recipe.select, run.recipe.score.model != "none"
         rows = columns.to_pylist()
-        check = _check(run)
+        check = settings_in(run.recipe.checks)
         out = [_choose(row, settings, scored, check) for row in rows]
         if settings.top_fraction < 1 and scored:
             _keep_top(out, settings.top_fraction)
+        groups: dict[str, list[str]] = {}
+        for row in rows:
+            groups.setdefault(row["group"], []).append(row["id"])
+        splits = {group: split_of(ids, run.recipe.seed, settings.validation_share) for group, ids in groups.items()}
         for row, made in zip(rows, out, strict=True):
             made["id"] = row["id"]
-            made["split"] = split_of(row["group"], run.recipe.seed, settings.validation_share) if made["kept"] else None
+            made["split"] = splits[row["group"]] if made["kept"] else None
         return {"": pa.Table.from_pylist(out, schema=SELECT.arrow)}
 
 
-def split_of(group: str, seed: int, share: float) -> str:
-    """`validation` for `share` of the duplicate groups. A function of the group's id alone: adding rows or
-    changing thresholds moves no other group, and no near-copy crosses the border."""
-    number = int.from_bytes(hashlib.blake2b(f"{seed}:split:{group}".encode(), digest_size=8).digest(), "little")
-    return "validation" if number < share * 2**64 else "train"
+def split_of(ids: Iterable[str], seed: int, share: float) -> str:
+    """The split of a duplicate group of these rows: `validation` for `share` of the single pictures.
 
-
-def _check(run: Run) -> Caption.Settings:
-    check = run.recipe.checks["caption"]
-    assert isinstance(check, Caption.Settings)
-    return check
+    A group is held out when any of its rows would be by itself. So no near-copy crosses the border, and a row once
+    held out stays so whatever is added: a group that grows or joins another only ever moves to validation.
+    """
+    lowest = min(int.from_bytes(hashlib.blake2b(f"{seed}:split:{row_id}".encode(), digest_size=8).digest(), "little")
+                 for row_id in ids)
+    return "validation" if lowest < share * 2**64 else "train"
 
 
 def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool, check: Caption.Settings) -> dict[str, Any]:

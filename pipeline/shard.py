@@ -22,6 +22,7 @@ from pydantic import Field, field_validator
 from pipeline import storage
 from pipeline.manifest import parquet_bytes
 from pipeline.receipt import JsonObject, Receipt
+from pipeline.rowstage import BYTES_LOST, lost_pictures
 from pipeline.schema import SAMPLES, SHARD, TableSchema
 from pipeline.settings import Settings
 from pipeline.shardfile import EXTENSIONS, Member, ShardJob, write_shard
@@ -61,6 +62,7 @@ class ShardStage(ColumnStage):
         "id", "url", "page_url", "license_url", "sha256", "container", "offset", "length", "format", "width",
         "height", "group", "caption", "caption_origin", "choices", "split", "class", "sample_weight",
     )
+    counted: ClassVar[str | None] = "shard_outcome"
 
     def __init__(self, *, rewrite: bool = False) -> None:
         self.rewrite = rewrite
@@ -76,6 +78,8 @@ class ShardStage(ColumnStage):
         return storage.join(run.data, FOLDER)
 
     def lost(self, run: Run) -> list[str]:
+        if away := lost_pictures(run.manifests.need(self.name)):
+            return away
         folder = self.folder(run)
         index = _json(storage.join(folder, INDEX), "samples", "shards")
         if index is None:
@@ -93,7 +97,11 @@ class ShardStage(ColumnStage):
         entries = self._write(run, jobs)
         places = {member["id"]: {**member, "file": entry["file"]} for entry in entries for member in entry["members"]}
         self._publish(run, rows, places, entries)
-        return {"": pa.Table.from_pylist([_place(row["id"], places.get(row["id"])) for row in rows],
+        lost = {row_id for entry in entries for row_id in entry["lost"]}
+        if lost:
+            run.progress.say(f"  {len(lost)} picture(s) could not be read and are in no tar (shard_outcome is "
+                             f"{BYTES_LOST}); run the same command when their disk or server is back.")
+        return {"": pa.Table.from_pylist([_place(row["id"], places.get(row["id"]), row["id"] in lost) for row in rows],
                                          schema=SHARD.arrow)}
 
     def _jobs(self, run: Run, rows: Sequence[JsonObject]) -> list[ShardJob]:
@@ -178,8 +186,10 @@ def _stands(url: str, size: int | None) -> bool:
 
 
 def _known_entry(folder: str, job: ShardJob) -> JsonObject | None:
-    entry = _json(storage.join(folder, ENTRIES, job.entry_name), "file", "bytes", "texts")
-    return entry if entry is not None and _stands(storage.join(folder, entry["file"]), entry["bytes"]) else None
+    entry = _json(storage.join(folder, ENTRIES, job.entry_name), "file", "bytes", "texts", "lost")
+    if entry is None or entry["lost"]:  # what could not be read then may be there now
+        return None
+    return entry if _stands(storage.join(folder, entry["file"]), entry["bytes"]) else None
 
 
 def _member(row: JsonObject) -> Member:
@@ -191,11 +201,11 @@ def _member(row: JsonObject) -> Member:
                   EXTENSIONS.get(row["format"], "bin"), row["caption"] or "", json.dumps(facts, ensure_ascii=False))
 
 
-def _place(row_id: str, place: JsonObject | None) -> JsonObject:
+def _place(row_id: str, place: JsonObject | None, lost: bool) -> JsonObject:
     if place is None:
-        return {"id": row_id}
+        return {"id": row_id, "shard_outcome": BYTES_LOST if lost else None}
     return {"id": row_id, "shard": place["file"], "shard_offset": place["offset"], "shard_length": place["length"],
-            "shard_member": place["name"]}
+            "shard_member": place["name"], "shard_outcome": "ok"}
 
 
 def _sample(row: JsonObject, place: JsonObject, buckets: Sequence[str]) -> JsonObject:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipeline import storage
+from pipeline.errors import StorageError
 from pipeline.receipt import JsonObject, digest
 from pipeline.tars import TarWriter
 
@@ -52,19 +53,28 @@ class ShardJob:
 
 
 def write_shard(folder: str, job: ShardJob) -> JsonObject:
-    """Write the tar, named by its content, then its entry: file, sha256, bytes, members with offsets."""
+    """Write the tar, named by its content, then its entry: file, sha256, bytes, members with offsets, lost ids.
+
+    A picture whose bytes are away or have changed is left out, and the entry says so: the next run tries again.
+    """
     members: list[JsonObject] = []
+    lost: list[str] = []
     with storage.content_named(folder, f"shard-{job.number:05d}", ".tar") as file:
         tar = TarWriter(file)
         for member in job.members:
             name = f"{member.id}.{member.extension}"
-            data = storage.read_range(member.container, member.offset, member.length)
+            try:
+                data = storage.read_range(member.container, member.offset, member.length,
+                                          sha256=bytes.fromhex(member.sha256))
+            except StorageError:
+                lost.append(member.id)
+                continue
             offset = tar.add(name, data)
             tar.add(f"{member.id}.json", member.facts.encode())
             tar.add(f"{member.id}.txt", member.text.encode())
             members.append({"id": member.id, "name": name, "offset": offset, "length": member.length})
         tar.close()
     entry: JsonObject = {"file": file.name, "sha256": file.sha256, "bytes": file.position, "samples": len(members),
-                         "texts": job.texts, "members": members}
+                         "texts": job.texts, "members": members, "lost": lost}
     storage.write_bytes(storage.join(folder, ".entries", job.entry_name), json.dumps(entry).encode())
     return entry

@@ -71,8 +71,8 @@ class Stage(ABC):
         """After the receipt stands: remove what it no longer names."""
 
     def rows(self, run: Run) -> View:
-        """The input stages side by side."""
-        return run.manifests.joined(stages=self.inputs, side_tables=True)
+        """The input stages side by side, with containers as paths that can be opened."""
+        return run.manifests.joined(stages=self.inputs, side_tables=True).located(run.data)
 
     def basis(self, run: Run) -> JsonObject:
         return {
@@ -108,7 +108,7 @@ class Output:
                     self.counts[str(entry["values"])] += entry["counts"]
 
     def commit(self, basis: JsonObject) -> Receipt:
-        """Put the receipt in place, then remove older generations."""
+        """Put the receipt in place, then remove older generations. Raises BusyError when the lease was lost."""
         receipt = Receipt(
             stage=self.stage.name, basis=basis, layout=self.layout, tables=self.tables,
             namespaces=self.namespaces, spares=self.spares, counts=dict(self.counts),
@@ -116,6 +116,8 @@ class Output:
             versions={name: version(name) for name in ("gristmill", "pyarrow", "numpy", "pillow")},
         )
         folder = self.run.manifests.folder(self.stage.name)
+        if self.run.lease is not None:
+            self.run.lease.check()
         storage.write_bytes(storage.join(folder, RECEIPT), receipt.to_json())
         self.run.manifests.reload()
         _sweep(folder, receipt)
@@ -212,14 +214,16 @@ class ColumnStage(Stage):
         return {}
 
     def cached(self, run: Run, table: str) -> pa.Table | None:
-        """A side table of the last run, if it was computed from the same things and is whole."""
+        """A side table of the last run, if it was computed from the same things and no byte of it has changed."""
         receipt = run.manifests.receipt(self.name)
         if receipt is None or receipt.namespaces.get(table) != self.namespaces(run)[table]:
             return None
-        try:
-            return run.manifests.stage(self.name, table).arrow()
-        except ManifestError:  # lost or damaged: compute it again
-            return None
+        folder = run.manifests.folder(self.name, table)
+        for part in receipt.tables.get(table, []):
+            url = storage.join(folder, part.file)
+            if not storage.exists(url) or storage.sha256(url) != part.sha256:
+                return None  # lost or damaged: compute it again
+        return run.manifests.stage(self.name, table).arrow()
 
     def columns_read(self, run: Run) -> Iterable[str]:
         """Columns handed to `compute`; override when checks or recipes add some."""

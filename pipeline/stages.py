@@ -72,7 +72,7 @@ def check_models(run: Run, stages: Sequence[Stage]) -> None:
 def writing(run: Run) -> Iterator[None]:
     """Hold the run's lease; engines are closed and a full disk is said in one line."""
     try:
-        with Lease(run.recipe.manifests_url):
+        with Lease(run.recipe.manifests_url) as run.lease:
             run.manifests.reload()
             yield
     except OSError as error:

@@ -17,7 +17,7 @@ from typing import IO, Any, BinaryIO, cast
 
 import fsspec
 
-from pipeline.errors import StorageError
+from pipeline.errors import GristmillError, StorageError
 
 _PARTIAL = ".partial-"
 
@@ -64,6 +64,13 @@ def _explained(url: str, doing: str) -> Iterator[None]:
                 hint="free some space and run the same command again: it goes on where it stopped",
             ) from error
         raise StorageError(f"cannot {doing} {url}: {error}", hint="check the path and the disk") from error
+    except GristmillError:
+        raise
+    except Exception as error:  # drivers have errors of their own for a server that is away or says no
+        if local(url) is not None:
+            raise
+        raise StorageError(f"cannot {doing} {url}: {type(error).__name__}: {error}",
+                           hint="check the address, your keys, and whether the server answers") from error
 
 
 def read_bytes(url: str) -> bytes:
@@ -77,8 +84,8 @@ def read_bytes(url: str) -> bytes:
         return cast(bytes, filesystem.cat_file(key))
 
 
-def read_range(url: str, offset: int, length: int) -> bytes:
-    """`length` bytes from `offset`; raises StorageError when the object is shorter than that."""
+def read_range(url: str, offset: int, length: int, *, sha256: bytes | None = None) -> bytes:
+    """`length` bytes from `offset`. Raises StorageError when the object is shorter, or has not the given SHA-256."""
     with _explained(url, "read"):
         path = local(url)
         if path is not None:
@@ -91,6 +98,9 @@ def read_range(url: str, offset: int, length: int) -> bytes:
         raise StorageError(
             f"{url} ends before byte {offset + length}", hint="the file was cut or replaced; run its stage again"
         )
+    if sha256 is not None and hashlib.sha256(data).digest() != sha256:
+        raise StorageError(
+            f"{url} holds other bytes at {offset} than before", hint="the file was changed; run `curate ingest` again")
     return data
 
 
@@ -108,18 +118,20 @@ def open_read(url: str) -> BinaryIO:
 def atomic_writer(url: str) -> Iterator[BinaryIO]:
     """A binary file that appears at `url` only when the block ends without an error."""
     path = local(url)
-    with _explained(url, "write"):
-        if path is None:
+    if path is None:
+        with _explained(url, "write"):
             filesystem, key = _filesystem(url)
             file = filesystem.open(key, "wb")
-            try:
-                yield cast(BinaryIO, file)
-            except BaseException:
-                file.discard()
-                file.closed = True  # or its finaliser would try to upload the rest
-                raise
+        try:
+            yield cast(BinaryIO, file)
+        except BaseException:
+            file.discard()
+            file.closed = True  # or its finaliser would try to upload the rest
+            raise
+        with _explained(url, "write"):
             file.close()
-            return
+        return
+    with _explained(url, "write"):
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         partial = f"{os.path.dirname(path) or '.'}/{_PARTIAL}{os.getpid()}-{os.path.basename(path)}"
         try:
@@ -134,6 +146,14 @@ def atomic_writer(url: str) -> Iterator[BinaryIO]:
             raise
 
 
+def append_line(path: str, line: str) -> None:
+    """Add one line to a local file, making it and its folder where needed. Raises StorageError."""
+    with _explained(path, "write"):
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
 def write_bytes(url: str, data: bytes) -> None:
     """Put `data` at `url` in one piece. Raises StorageError."""
     with atomic_writer(url) as file:
@@ -144,8 +164,9 @@ def exists(url: str) -> bool:
     path = local(url)
     if path is not None:
         return os.path.exists(path)
-    filesystem, key = _filesystem(url)
-    return bool(filesystem.exists(key))
+    with _explained(url, "look for"):
+        filesystem, key = _filesystem(url)
+        return bool(filesystem.exists(key))
 
 
 def size(url: str) -> int:
@@ -163,10 +184,11 @@ def names(url: str) -> list[str]:
     path = local(url)
     if path is not None:
         return sorted(os.listdir(path)) if os.path.isdir(path) else []
-    filesystem, key = _filesystem(url)
-    if not filesystem.exists(key):
-        return []
-    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(key, detail=False))
+    with _explained(url, "list"):
+        filesystem, key = _filesystem(url)
+        if not filesystem.exists(key):
+            return []
+        return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(key, detail=False))
 
 
 def make_folder(url: str) -> None:

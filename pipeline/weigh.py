@@ -13,8 +13,10 @@ Unlabelled rows weigh 1 and are left out of the mean.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +37,9 @@ class WeighSettings(Settings):
         description="where the class comes from: the source's label, the best zero-shot name of the score stage, "
                     "the first of `names` that the chosen caption contains, or none",
     )
-    names: tuple[str, ...] = Field((), description="class names looked for by caption_words, whole words, any case")
+    names: tuple[Annotated[str, Field(min_length=1, pattern=r"\S")], ...] = Field(
+        (), description="class names looked for by caption_words: one or several whole words, any case; the first in "
+        "the caption counts, of two at one place the longer")
     method: Literal["inverse", "sqrt", "effective", "none"] = Field(
         "sqrt", description="how a class's weight follows from its size; see `curate schema`"
     )
@@ -80,10 +84,17 @@ def class_of(row: dict[str, object], settings: WeighSettings) -> str | None:
         scores = dict(row["zero_shot"] or [])  # type: ignore[call-overload]
         return max(sorted(scores), key=lambda name: scores[name]) if scores else None
     if settings.classes == "caption_words":
-        words = [word.strip(".,;:!?()\"'").lower() for word in str(row["caption"] or "").split()]
-        found = [(words.index(name.lower()), name) for name in settings.names if name.lower() in words]
-        return min(found)[1] if found else None
+        found = [(match.start(), -len(name), name) for name in settings.names
+                 if (match := _whole(name).search(str(row["caption"] or "")))]
+        return min(found)[2] if found else None
     return None
+
+
+@cache
+def _whole(name: str) -> re.Pattern[str]:
+    """The words of a class name one after another, whole and in any case."""
+    words = r"\s+".join(re.escape(word) for word in name.split())
+    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
 
 
 def class_weights(counts: Counter[str], settings: WeighSettings) -> dict[str, float]:

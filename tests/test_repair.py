@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sys
 from collections import Counter
@@ -20,6 +21,7 @@ from pipeline.memo import Memo
 from pipeline.progress import Progress
 from pipeline.recipe import load
 from pipeline.run import Run
+from tests.pipeline.ingest import hostile
 
 
 @pytest.fixture
@@ -130,3 +132,65 @@ def test_a_missing_engine_is_said_before_any_work(pictures: Path, tmp_path: Path
     with pytest.raises(GristmillError, match=r"(?i)ray"):
         stages.execute(Run(recipe, Progress(quiet=True)), list(stages.STAGES))
     assert not list(tmp_path.glob("manifests/*/ingest"))
+
+
+def test_pictures_that_are_lost_before_sharding_are_named_and_come_back(pictures: Path, tmp_path: Path) -> None:
+    manifests, shards = tmp_path / "manifests" / "folder", tmp_path / "data" / "folder" / "shards"
+    curate(pictures, tmp_path, *list(stages.STAGES)[:-2])
+    one, other = pictures / "1.png", pictures / "2.png"
+    away, before = one.rename(tmp_path / "away.png"), other.read_bytes()
+    other.write_bytes(before[:-40] + bytes(40))  # same length, other bytes: must not pass for the picture
+    curate(pictures, tmp_path, "shard")
+    rows = pipeline.open(str(manifests)).joined(["url", "shard", "shard_outcome"]).arrow().to_pylist()
+    told = {row["url"].rsplit("/", 1)[-1]: (row["shard"] is None, row["shard_outcome"]) for row in rows}
+    assert told == {f"{n}.png": (n in (1, 2), "bytes_lost" if n in (1, 2) else "ok") for n in range(6)}
+    assert pq.read_table(shards / "samples.parquet").num_rows == 4
+    away.rename(one)
+    other.write_bytes(before)
+    assert curate(pictures, tmp_path, "shard") == ["shard"]
+    whole = {path.name: path.read_bytes() for path in shards.iterdir() if path.is_file()}
+    assert pq.read_table(shards / "samples.parquet").num_rows == 6
+    curate(pictures, tmp_path / "undisturbed")
+    there = tmp_path / "undisturbed" / "data" / "folder" / "shards"
+    assert whole == {path.name: path.read_bytes() for path in there.iterdir() if path.is_file()}
+    assert curate(pictures, tmp_path, "shard") == []
+
+
+def test_a_changed_byte_in_a_cached_side_table_is_no_longer_taken_over(pictures: Path, tmp_path: Path) -> None:
+    Image.open(pictures / "0.png").save(pictures / "copy.png", compress_level=1)
+    curate(pictures, tmp_path)
+    before = content(tmp_path / "manifests" / "folder")
+    edges = next((tmp_path / "manifests" / "folder" / "dedupe" / "edges").glob("*.parquet"))
+    table = pq.read_table(edges)
+    pq.write_table(table.slice(0, 0), edges)  # opens well, and tells of no duplicates
+    curate(pictures, tmp_path, "dedupe", force=True)
+    assert content(tmp_path / "manifests" / "folder") == before
+
+
+def test_a_run_that_was_moved_finds_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spelled relative, absolute, from elsewhere and after a move: it is the same run."""
+    here = tmp_path / "here"
+    picture = io.BytesIO()
+    Image.effect_noise((300, 300), 80).convert("RGB").save(picture, "PNG")
+    with hostile.serve({"/a.png": hostile.reply(picture.getvalue()), "/robots.txt": hostile.reply(b"", 404)}) as site:
+        (tmp_path / "list.jsonl").write_text(json.dumps({"url": f"{site.base}/a.png", "caption": "grey noise"}) + "\n")
+        source = f'{{kind="urls", name="l", path="{tmp_path}/list.jsonl", captions=["caption"]}}'
+        sets = ['name="moved"', f"ingest.sources=[{source}]",
+                'ingest.fetch.contact="t@example.org"', 'ingest.fetch.allow_hosts=["127.0.0.1"]', "engine.workers=1"]
+
+        def again(workdir: str, *, force: bool = False) -> list[str]:
+            run = Run(load("folder", sets, workdir=workdir), Progress(quiet=True))
+            return stages.execute(run, list(stages.STAGES), force=force)
+
+        here.mkdir()
+        monkeypatch.chdir(here)
+        again(".")
+        before = content(here / "manifests" / "moved")
+        assert again(str(here)) == []
+        monkeypatch.chdir(tmp_path)
+        assert again("here") == []
+        here.rename(tmp_path / "there")
+        assert again("there") == []
+        assert again("there", force=True)
+        assert content(tmp_path / "there" / "manifests" / "moved") == before
+    assert pq.read_table(tmp_path / "there/data/moved/shards/samples.parquet").num_rows == 1

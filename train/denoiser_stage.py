@@ -12,7 +12,7 @@ from pipeline.errors import TrainingError
 from train import checkpoint, randomness
 from train.encode import Caches, encode, load_text
 from train.feed import Feed, Images, LatentImages, PixelImages
-from train.loop import State, train
+from train.loop import State
 from train.models import build_denoiser
 from train.models.text import TextEncoder
 from train.models.vae import Vae
@@ -23,7 +23,13 @@ from train.tasks import DenoiserTask
 from train.vae_stage import latent_shape, load_vae, parameters
 from train.watch import Watch, evaluating, save_grid
 
-SECTIONS = ("vae", "text", "denoiser", "objective", "optimiser", "cfg_dropout")
+MODEL_SECTIONS = ("vae", "text", "denoiser", "objective")
+"""The parts of `[train]` that say what the weights mean: drawing needs the same ones."""
+
+VAE_WEIGHTS = "vae.weights"
+"""Key of the fingerprint of the VAE whose latents were trained on."""
+
+SECTIONS = (*MODEL_SECTIONS, "optimiser", "cfg_dropout")
 """The parts of `[train]` that decide the denoiser's weights."""
 
 
@@ -31,18 +37,20 @@ def train_denoiser(session: Session) -> None:
     """Train until the recipe's steps and draw the last grid. Raises Stopped and TrainingError."""
     vae, text = load_vae(session), load_text(session)
     caches = encode(session, vae, text) if session.settings.data.cache_latents else None
-    bad = caches.bad if caches else {}
-    chosen, held = session.chosen("train", bad), session.chosen("validation", bad)
+    out = caches.bad if caches else {}
+    chosen, held = session.chosen("train", out), session.chosen("validation", out)
     task = fresh_task(session, vae, text)
-    feed, probe = _feeds(session, vae, caches)
+    bad = dict(out)
+    feed, probe = _feeds(session, vae, caches, bad)
     job = session.job("denoiser", session.settings.optimiser, SECTIONS, feed, chosen)
+    job.identity[VAE_WEIGHTS] = vae.fingerprint
     epochs = job.settings.steps * job.settings.batch / job.plan.samples_per_epoch
     session.say(f"denoiser: {parameters(task)} parameters, {len(chosen.rows)} samples, {epochs:.1f} epochs")
     models = _models(session, task, vae, text)
     grid = partial(draw_grid, session, models) if session.settings.watch.grid else None
     with Watch(job.folder, session.settings.watch, probes=session.probes(job, probe, chosen, held), grid=grid,
                quiet=session.quiet) as watch:
-        state = train(task, job, watch)
+        state = session.trained(task, job, watch, bad)
     if grid is not None and session.ranks.main:
         _last_grid(session, state, models)
     session.ranks.barrier()
@@ -54,7 +62,9 @@ def load_models(session: Session) -> Models:
     if kept is None:
         raise TrainingError(f"there is no trained model in {session.place('denoiser')}",
                             hint="run `make train` or `train run` first")
-    vae, text = load_vae(session), load_text(session)
+    vae = load_vae(session)
+    _check_meaning(session, vae, kept["identity"])
+    text = load_text(session)
     task = fresh_task(session, vae, text)
     try:
         task.load_state_dict({**kept["task"], **kept["ema"]})
@@ -63,6 +73,19 @@ def load_models(session: Session) -> Models:
                             hint="use the recipe and the --set options that it was trained with") from error
     task.eval().requires_grad_(False)
     return _models(session, task, vae, text)
+
+
+def _check_meaning(session: Session, vae: Vae, its: dict[str, str]) -> None:
+    """Weights drawn with under other settings than trained with may fit and yet mean something else."""
+    mine = session.decided(MODEL_SECTIONS) | {VAE_WEIGHTS: vae.fingerprint}
+    theirs = {key: value for key, value in its.items() if key.split(".")[0] in MODEL_SECTIONS}
+    changed = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+    if changed:
+        name = changed[0]
+        raise TrainingError(
+            f"the model in {session.place('denoiser')} was trained with {name} = {theirs.get(name)}, "
+            f"now it is {mine.get(name)}",
+            hint="use the recipe and the --set options that it was trained with")
 
 
 def fresh_task(session: Session, vae: Vae, text: TextEncoder) -> DenoiserTask:
@@ -93,8 +116,8 @@ def grid_prompts(session: Session) -> list[str]:
     return list(dict.fromkeys(session.shards.row(row).caption for row in rows))[:watch.grid_prompts]
 
 
-def _feeds(session: Session, vae: Vae, caches: Caches | None) -> tuple[Feed, Feed]:
-    """For training, and for losses on fixed samples."""
+def _feeds(session: Session, vae: Vae, caches: Caches | None, bad: dict[int, str]) -> tuple[Feed, Feed]:
+    """For training, and for losses on fixed samples; without caches, `bad` is told of unreadable pictures."""
     data, row = session.settings.data, session.shards.row
     images: Images
     fixed: Images
@@ -103,8 +126,8 @@ def _feeds(session: Session, vae: Vae, caches: Caches | None) -> tuple[Feed, Fee
         fixed = LatentImages([caches.latents], session.pictures.key, session.seed)
         noise = _same
     else:
-        images = PixelImages(session.training_pictures, session.buckets.shapes)
-        fixed = PixelImages(session.pictures, session.buckets.shapes)
+        images = PixelImages(session.training_pictures, session.buckets.shapes, bad)
+        fixed = PixelImages(session.pictures, session.buckets.shapes, bad)
         noise = partial(latent_shape, vae)
     texts = caches.texts if caches is not None else None
     feed = Feed(images, row, session.seed, cfg_dropout=session.settings.cfg_dropout, mix=data.captions == "mix",

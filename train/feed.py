@@ -64,11 +64,11 @@ class Images(Protocol):
 
 
 class PixelImages:
-    """Decoded pictures. Bad ones become black and invalid; `bad` says why, by row."""
+    """Decoded pictures. Bad ones become black and invalid; `bad` is told why, by row."""
 
-    def __init__(self, pictures: Pictures, shapes: Sequence[Shape]) -> None:
+    def __init__(self, pictures: Pictures, shapes: Sequence[Shape], bad: dict[int, str] | None = None) -> None:
         self._pictures, self._shapes = pictures, shapes
-        self.bad: dict[int, str] = {}
+        self.bad = {} if bad is None else bad
 
     def load(self, rows: Ints, bucket: int, numbers: Ints) -> tuple[Tensor, Tensor]:
         shape = self._shapes[bucket]

@@ -85,6 +85,8 @@ class Watcher(Protocol):
 
     def event(self, state: State, kind: str, **facts: Any) -> None: ...
 
+    def went_back(self, state: State) -> None: ...
+
 
 class State:
     """What a checkpoint holds: weights, average, optimiser, position, and how often the rate was lowered."""
@@ -225,6 +227,7 @@ def roll_back(state: State, watch: Watcher) -> None:
     state.restore()
     state.roll_backs = roll_backs
     watch.event(state, "roll_back", failed_at=failed_at, roll_backs=roll_backs, lr=state.lr)
+    watch.went_back(state)
     if roll_backs > MOST_ROLL_BACKS:
         raise TrainingError(
             f"the loss stayed non-finite after {MOST_ROLL_BACKS} returns to an earlier checkpoint",

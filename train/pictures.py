@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pipeline import image
-from pipeline.errors import StorageError
 from train import randomness
 from train.plan import bucket_ratio
-from train.shards import Shards
+from train.shards import DamagedError, Shards
 
 Shape = tuple[int, int]
 """(height, width) in pixels or latent cells."""
@@ -86,7 +85,8 @@ class Pictures:
     def pixels(self, row: int, shape: Shape, number: int = 0) -> Pixels:
         """uint8 (3, h, w) of a row; `number` is the global sample number behind crop, zoom and mirror.
 
-        A picture whose captions speak of left or right is never mirrored. Raises BadPicture.
+        A picture whose captions speak of left or right is never mirrored. Raises BadPicture, and StorageError when
+        a shard or its server is away: that says nothing of the picture.
         """
         zoom = self.vary.zoom
         largest = math.ceil(shape[0] / zoom), math.ceil(shape[1] / zoom)
@@ -119,8 +119,8 @@ class Pictures:
         if kept is not None:
             return kept
         try:
-            rgb = covering(image.decode(self.shards.read(row)).rgb, shape)
-        except (image.Unreadable, StorageError) as error:
+            rgb = covering(image.decode(self.shards.read(row), max_pixels=image.UNCAPPED).rgb, shape)
+        except (image.Unreadable, DamagedError) as error:
             raise BadPicture(str(error)) from error
         with self._lock:
             if (row, shape) not in self._kept and rgb.nbytes <= self._room:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -27,12 +28,13 @@ from train import randomness
 from train.config import TrainSettings
 from train.distributed import Ranks
 from train.feed import Feed, fixed_batches
-from train.loop import Job
+from train.loop import Job, State, Stopped, train
 from train.models.settings import OptimiserSettings
 from train.pictures import Pictures, Shape, Variation, bucket_shape
 from train.plan import Plan, merged_buckets
 from train.shards import ByteCache, Shards, open_shards
-from train.watch import Probe
+from train.tasks import Task
+from train.watch import Probe, Watch
 
 Ints = NDArray[np.int64]
 
@@ -157,10 +159,13 @@ class Session:
             ) -> Job:
         """A training run in the folder `name`, whose weights are decided by the named sections."""
         data = self.settings.data
+        rows = hashlib.blake2b(chosen.rows.tobytes() + chosen.buckets.tobytes(), digest_size=8).hexdigest()
         return Job(folder=self.place(name), seed=self.seed, settings=settings, checkpoint=self.settings.checkpoint,
                    plan=self.plan(chosen, settings.batch, name), rows=chosen.rows, feed=feed, ranks=self.ranks,
                    precision=self.precision, workers=data.workers, prefetch=data.prefetch,
-                   identity=self.identity(sections))
+                   identity={"shards": self.shards.fingerprint, "seed": str(self.seed),
+                             "shards' readable rows": f"{len(chosen.rows)} ({rows})",
+                             **self.decided(("resolution", "data", *sections))})
 
     def probes(self, job: Job, feed: Feed, chosen: ChosenRows, held: ChosenRows) -> dict[str, Probe]:
         """Fixed samples to take losses on: held-out rows (where there are any) and as many training rows."""
@@ -185,24 +190,34 @@ class Session:
         rows = self.shards.rows("validation")
         return self.shards.row(int(rows[0]) if len(rows) else int(self.shards.rows("train")[0])).caption
 
+    def trained(self, task: Task, job: Job, watch: Watch, bad: dict[int, str]) -> State:
+        """Train, and tell of the pictures that were `bad` on the way, also when training was stopped."""
+        try:
+            state = train(task, job, watch)
+        except Stopped:
+            self.report_bad(bad)
+            raise
+        self.report_bad(bad)
+        return state
+
     def report_bad(self, bad: dict[int, str]) -> None:
-        """Rows whose pictures could not be read: into `bad.jsonl`, and their number for people."""
-        if bad and self.ranks.main:
-            lines = [json.dumps({"id": self.shards.row(row).id, "why": why}) for row, why in sorted(bad.items())]
+        """Rows whose pictures could not be read, on any rank: into `bad.jsonl`, and their number for people."""
+        everywhere = {row: why for share in self.ranks.gathered(bad) for row, why in share.items()}
+        if everywhere and self.ranks.main:
+            lines = [json.dumps({"id": self.shards.row(row).id, "why": why}) for row, why in sorted(everywhere.items())]
             storage.write_bytes(self.place("bad.jsonl"), ("\n".join(lines) + "\n").encode())
-            self.say(f"{len(bad)} pictures cannot be read and are left out; see {self.place('bad.jsonl')}")
+            self.say(f"{len(everywhere)} pictures cannot be read and are left out; see {self.place('bad.jsonl')}")
 
     def say(self, line: str) -> None:
         """One line on stderr, from the main rank only."""
         if self.ranks.main and not self.quiet:
             Console(stderr=True).print(f"  {line}", highlight=False, soft_wrap=True)
 
-    def identity(self, sections: Sequence[str]) -> dict[str, str]:
-        """The settings that decide a run's weights, by dotted key, besides the data's hash."""
+    def decided(self, sections: Sequence[str]) -> dict[str, str]:
+        """Settings of the named parts of `[train]` by dotted key, less those in NOT_DECIDING. Opens no data."""
+        found: dict[str, str] = {}
         dumped = self.settings.model_dump(mode="json")
-        kept = {"resolution", "data", *sections}
-        found = {"shards": self.shards.fingerprint, "seed": str(self.seed)}
-        _flatten({name: value for name, value in dumped.items() if name in kept}, "", found)
+        _flatten({name: value for name, value in dumped.items() if name in sections}, "", found)
         return found
 
 

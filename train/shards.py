@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import threading
 import time
@@ -23,6 +24,8 @@ from numpy.typing import NDArray
 from pipeline import schema, storage
 from pipeline.errors import StorageError, TrainingError
 
+_log = logging.getLogger(__name__)
+
 INDEX = "index.json"
 INDEX_VERSION = 1
 FIRST_PAUSE_SECONDS = 0.1
@@ -34,12 +37,14 @@ class ByteCache:
     """Bytes by SHA-256 in a local folder of at most `limit` bytes; the least recently used files go first.
 
     Several processes may share the folder: files appear whole, and a file that another process removed is
-    simply read again from its source.
+    simply read again from its source. A folder that cannot be used (full, not to be written) costs only speed:
+    that is said once, and reading goes on without it.
     """
 
     def __init__(self, folder: str, limit: int) -> None:
         self._folder, self._limit = Path(folder), limit
         self._lock = threading.Lock()
+        self._given_up = False
         self._used = sum(size for _, size, _ in self._files())
 
     def get(self, digest: bytes) -> bytes | None:
@@ -47,18 +52,28 @@ class ByteCache:
         try:
             data = path.read_bytes()
             os.utime(path)
-        except FileNotFoundError:
+        except OSError:
             return None
         return data
 
     def put(self, digest: bytes, data: bytes) -> None:
-        if len(data) > self._limit:
+        if len(data) > self._limit or self._given_up:
             return
+        try:
+            self._put(digest, data)
+        except OSError as error:
+            self._given_up = True
+            _log.warning("the cache %s cannot be written (%s): going on without it", self._folder, error)
+
+    def _put(self, digest: bytes, data: bytes) -> None:
         path = self._path(digest)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
-        partial.write_bytes(data)
-        os.replace(partial, path)
+        try:
+            partial.write_bytes(data)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
         with self._lock:
             self._used += len(data)
             if self._used > self._limit:
@@ -87,6 +102,10 @@ class ByteCache:
                 continue
             found.append((state.st_mtime, state.st_size, path))
         return found
+
+
+class DamagedError(StorageError):
+    """One picture's bytes are not those that were put into the shard; its neighbours may be whole."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +152,7 @@ class Shards:
         return Row(place["id"], self.digests[position], caption, others or (caption,), place["bucket"])
 
     def read(self, position: int) -> bytes:
-        """The picture's own bytes, checked. Raises StorageError when they cannot be had."""
+        """The picture's own bytes, checked. Raises DamagedError when they are other bytes, StorageError without any."""
         digest = self.digests[position]
         if self._cache is not None and (kept := self._cache.get(digest)) is not None and _matches(kept, digest):
             return kept
@@ -146,12 +165,13 @@ class Shards:
         name = self._shard_names[self.shard_numbers[position]]
         url = storage.join(self.url, name)
         offset, length = int(self._offsets[position]), int(self._lengths[position])
+        failure: StorageError
         for attempt in range(self._tries):
             try:
                 data = storage.read_range(url, offset, length)
                 if _matches(data, digest):
                     return data
-                failure = StorageError(
+                failure = DamagedError(
                     f"{url} at {offset}: the bytes do not match samples.parquet",
                     hint="the shard was replaced or damaged; run `curate shard --force`")
             except StorageError as error:

@@ -15,7 +15,7 @@ from pipeline import storage
 from pipeline.errors import TrainingError
 from train import randomness
 from train.feed import Feed, PixelImages, Sharing, fixed_batches
-from train.loop import State, train
+from train.loop import State
 from train.models import build_vae
 from train.models.vae import Vae
 from train.session import ChosenRows, Session
@@ -42,8 +42,9 @@ def train_vae(session: Session) -> None:
         vae = build_vae(settings)
     task = VaeTask(vae).to(session.ranks.device)
     chosen, held = session.chosen("train"), session.chosen("validation")
-    images = PixelImages(session.training_pictures, session.buckets.shapes)
-    fixed = PixelImages(session.pictures, session.buckets.shapes)
+    bad: dict[int, str] = {}
+    images = PixelImages(session.training_pictures, session.buckets.shapes, bad)
+    fixed = PixelImages(session.pictures, session.buckets.shapes, bad)
     feed = Feed(images, session.shards.row, session.seed, noise_shape=partial(latent_shape, vae))
     probe = Feed(fixed, session.shards.row, session.seed)
     job = session.job("vae", settings.optimiser, SECTIONS, feed, chosen)
@@ -51,8 +52,7 @@ def train_vae(session: Session) -> None:
     grid = partial(_grid, session, vae, held if len(held.rows) else chosen)
     with Watch(job.folder, session.settings.watch, probes=session.probes(job, probe, chosen, held),
                grid=grid if session.settings.watch.grid else None, quiet=session.quiet) as watch:
-        state = train(task, job, watch)
-    session.report_bad(images.bad)
+        state = session.trained(task, job, watch, bad)
     if session.ranks.main:
         _keep(session, vae, state, chosen)
     session.ranks.barrier()
@@ -97,14 +97,23 @@ def _finished(session: Session) -> bool:
     place = session.place("vae", "vae.json")
     if not storage.exists(place):
         return False
-    kept, mine = json.loads(storage.read_bytes(place))["identity"], session.identity(SECTIONS)
+    facts, mine = json.loads(storage.read_bytes(place)), _made_with(session)
+    kept = facts["made_with"]
     changed = sorted(key for key in kept.keys() | mine.keys() if kept.get(key) != mine.get(key))
     if changed:
         raise TrainingError(
             f"the VAE in {session.place('vae')} was trained with {changed[0]} = {kept.get(changed[0])}, "
             f"now it is {mine.get(changed[0])}",
             hint="set it back, or start anew: `train vae --fresh` removes it and the denoiser")
+    if facts["shards"] != session.shards.fingerprint:
+        session.say("vae: kept, though the shards have changed since; `train vae --fresh` trains it on today's")
     return True
+
+
+def _made_with(session: Session) -> dict[str, str]:
+    """The settings that a finished VAE has to have been made with."""
+    steps = session.settings.vae.optimiser.steps
+    return {**session.decided(("resolution", *SECTIONS)), "vae.optimiser.steps": str(steps)}
 
 
 def _keep(session: Session, vae: Vae, state: State, chosen: ChosenRows) -> None:
@@ -120,7 +129,8 @@ def _keep(session: Session, vae: Vae, state: State, chosen: ChosenRows) -> None:
                for batch in fixed_batches(feed, some.rows, some.buckets, ENCODE_BATCH, Sharing())]
     scale = vae.fit_scale(torch.cat(latents))
     vae.save(session.place("vae", "model"))
-    facts = {"version": 1, "scale": scale, "fingerprint": vae.fingerprint, "identity": session.identity(SECTIONS)}
+    facts = {"version": 1, "scale": scale, "fingerprint": vae.fingerprint, "made_with": _made_with(session),
+             "shards": session.shards.fingerprint}
     storage.write_bytes(session.place("vae", "vae.json"), (json.dumps(facts, indent=1) + "\n").encode())
     session.say(f"vae: latents scaled by {scale:.4f}, kept in {session.place('vae', 'model')}")
 

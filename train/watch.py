@@ -1,7 +1,8 @@
 """What is looked at while training: logs, validation loss, overfitting, spikes and sample grids.
 
 Nothing here changes the weights. `log.jsonl` holds one object per line with its `kind`: `train`, `validation`,
-`event`. After a resume, lines beyond the resumed position are removed, so a log never tells two stories.
+`event`. After a resume or a roll-back, lines beyond the position are removed, so a log never tells two stories;
+events that led to a roll-back stay.
 """
 
 from __future__ import annotations
@@ -64,11 +65,8 @@ class Watch:
         if not state.job.ranks.main:
             return
         keep_until(self.folder, state.position)
-        if self._settings.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(storage.join(self.folder, "tensorboard"), purge_step=state.position)  # type: ignore[no-untyped-call]
-            self._stack.callback(self._board.close)
+        self._open_board(state)
+        self._stack.callback(self._close_board)
         if state.position and not state.finished:
             self._print(f"{state.task.name}: going on after {state.step} steps")
         if sys.stderr.isatty() and not self.console.quiet:
@@ -76,6 +74,26 @@ class Watch:
                 TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
                 console=self.console))
             self._bar.add_task(state.task.name, total=state.job.settings.steps, completed=state.step)
+
+    def went_back(self, state: State) -> None:
+        """Called after a roll-back: what was logged beyond is no part of this run any more."""
+        self._since = (time.monotonic(), state.position)
+        self._loss.clear()
+        if state.job.ranks.main:
+            keep_until(self.folder, state.position)
+            self._close_board()
+            self._open_board(state)
+
+    def _open_board(self, state: State) -> None:
+        if self._settings.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # TensorBoard hides what it was told at this step and later.
+            self._board = SummaryWriter(storage.join(self.folder, "tensorboard"), purge_step=state.position + 1)  # type: ignore[no-untyped-call]
+
+    def _close_board(self) -> None:
+        if self._board is not None:
+            self._board.close()
 
     def step(self, state: State, result: StepResult) -> None:
         """Called after every step, on every rank."""
@@ -157,10 +175,7 @@ class Watch:
                     self._board.add_scalar(f"{group}/{name}", line[name], state.position)
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        path = Path(self.folder, LOG)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        storage.append_line(storage.join(self.folder, LOG), json.dumps(line))
 
 
 class Spikes:
@@ -232,9 +247,13 @@ def read_log(folder: str) -> list[dict[str, Any]]:
 
 
 def keep_until(folder: str, position: int) -> None:
-    """Remove log lines beyond `position`, and a half-written last line."""
+    """Remove log lines beyond `position`, and a half-written last line; of what a roll-back undid, events stay."""
     if Path(folder, LOG).exists():
-        kept = [line for line in read_log(folder) if line["samples"] <= position]
+        lines = read_log(folder)
+        undone = max((at for at, line in enumerate(lines)
+                      if line.get("event") == "roll_back" and line["samples"] <= position), default=-1)
+        kept = [line for at, line in enumerate(lines)
+                if line["samples"] <= position or (line["kind"] == "event" and at < undone)]
         storage.write_bytes(storage.join(folder, LOG), "".join(json.dumps(line) + "\n" for line in kept).encode())
 
 

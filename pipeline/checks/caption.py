@@ -9,7 +9,7 @@ or is one word that mixes letters with three or more digits or consists of digit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,6 +50,13 @@ def best_words(captions: Any) -> int:
     """Words of the wordiest caption of a row; 0 when all are empty, file names, addresses or stock words."""
     texts: Iterable[str | None] = captions if isinstance(captions, (list, tuple, np.ndarray)) else ()
     return max((useful_words(text) for text in texts if text), default=0)
+
+
+def settings_in(checks: Mapping[str, CheckSettings]) -> Caption.Settings:
+    """This check's settings among those of all checks."""
+    found = checks["caption"]
+    assert isinstance(found, Caption.Settings)
+    return found
 
 
 def is_weak(text: str, settings: Caption.Settings) -> bool:

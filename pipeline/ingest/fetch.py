@@ -18,6 +18,7 @@ from pipeline import storage
 from pipeline.ingest.addresses import is_local, path_of
 from pipeline.ingest.body import Spool
 from pipeline.ingest.fetcher import Fetcher
+from pipeline.ingest.freshness import RAW
 from pipeline.ingest.magic import HEAD, sniff
 from pipeline.ingest.outcomes import OK
 from pipeline.ingest.settings import FetchSettings
@@ -34,9 +35,6 @@ VALUES = TableSchema(tuple(
     )
 ))
 """The columns that fetching fills, in the manifest's order."""
-
-RAW = "raw"
-"""Sub-folder of the run's data that holds the raw tars."""
 
 
 @dataclass
@@ -68,7 +66,7 @@ class FetchWorker:
 
     def __init__(self, settings: FetchSettings, data: str) -> None:
         self._courier = Courier(settings)
-        self._raw = storage.join(data, RAW)
+        self._data = data
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         return self.start(chunk)()
@@ -81,7 +79,7 @@ class FetchWorker:
         def finish() -> pa.Table:
             try:
                 arrived = wait()
-                _store(arrived, spool, self._raw)
+                _store(arrived, spool, self._data)
             finally:
                 spool.close()
             return pa.Table.from_pylist([asdict(each.row) for each in arrived], schema=VALUES.arrow)
@@ -130,7 +128,7 @@ def local_file(path: str) -> Fetched:
     return Fetched(OK, None, None, None, kind[0], digest.digest(), path, 0, length)
 
 
-def _store(arrived: Sequence[_Arrived], spool: Spool, folder: str) -> None:
+def _store(arrived: Sequence[_Arrived], spool: Spool, data: str) -> None:
     """Write the chunk's raw tar in row order and enter where each row's bytes lie."""
     stored = [(each, each.place) for each in arrived if each.place is not None]
     if not stored:
@@ -139,8 +137,8 @@ def _store(arrived: Sequence[_Arrived], spool: Spool, folder: str) -> None:
     for each, _ in stored:
         assert each.row.sha256 is not None
         digest.update(each.member.encode() + b"\0" + each.row.sha256)
-    container = storage.join(folder, f"raw-{digest.hexdigest()}.tar")
-    with storage.atomic_writer(container) as file:
+    container = storage.join(RAW, f"raw-{digest.hexdigest()}.tar")
+    with storage.atomic_writer(storage.join(data, container)) as file:
         tar = TarWriter(file)
         for each, place in stored:
             each.row.container = container

@@ -21,6 +21,9 @@ BOUND_BY_LIMITS = frozenset({
 })
 _FILE = "generations.json"
 
+RAW = "raw"
+"""Sub-folder of the run's data that holds the raw tars."""
+
 
 def manners(settings: FetchSettings) -> JsonObject:
     """Settings that decide what may be looked at: when they change, everything on the web is asked anew."""
@@ -62,30 +65,30 @@ class Generations:
             storage.write_bytes(self._url, text.encode())
 
 
-def lost_containers(values: pa.Table, folder: str) -> list[str]:
-    """Raw tars in `folder` that hold bytes of these rows and are gone or, on a local disk, end too early.
+def lost_containers(values: pa.Table, data: str) -> list[str]:
+    """Raw tars, as `container` names them, that hold bytes of these rows and are gone or, on a local disk, cut.
 
     Pictures in place are not looked at: their source's fingerprint covers them. An object in object storage
     is there whole or not at all, so one listing of its names is enough.
     """
-    inside = pc.fill_null(pc.starts_with(values.column("container"), folder), False)
+    inside = pc.fill_null(pc.starts_with(values.column("container"), f"{RAW}/"), False)
     held = values.select(["container", "offset", "length"]).filter(inside)
     held = held.append_column("end", pc.add(held.column("offset"), held.column("length")))
     ends = held.group_by("container").aggregate([("end", "max")]).to_pylist()
     if not ends:
         return []
-    there, on_disk = set(storage.names(folder)), storage.local(folder) is not None
+    there, on_disk = set(storage.names(storage.join(data, RAW))), storage.local(data) is not None
     return [
         each["container"] for each in ends
         if each["container"].rsplit("/", 1)[-1] not in there
-        or (on_disk and storage.size(each["container"]) < each["end_max"])
+        or (on_disk and storage.size(storage.join(data, each["container"])) < each["end_max"])
     ]
 
 
-def still_good(values: pa.Table, folder: str, before: JsonObject | None, now: JsonObject) -> np.ndarray:
+def still_good(values: pa.Table, data: str, before: JsonObject | None, now: JsonObject) -> np.ndarray:
     """Which fetched rows need not be fetched again: bytes at hand, or failures that no changed limit explains."""
     outcomes, containers = values.column("fetch_outcome"), values.column("container")
-    lost = pa.array(lost_containers(values, folder), pa.string())
+    lost = pa.array(lost_containers(values, data), pa.string())
     at_hand = pc.fill_null(pc.invert(pc.is_in(containers, lost)), True)
     unchanged = before is None or before == now
     explained = pa.array([] if unchanged else sorted(BOUND_BY_LIMITS), pa.string())

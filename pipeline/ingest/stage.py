@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from pipeline import storage
 from pipeline.errors import RecipeError
-from pipeline.ingest.fetch import RAW, READS, VALUES, FetchWorker
-from pipeline.ingest.freshness import Generations, limits, lost_containers, manners, still_good
+from pipeline.ingest.fetch import READS, VALUES, FetchWorker
+from pipeline.ingest.freshness import RAW, Generations, limits, lost_containers, manners, still_good
 from pipeline.ingest.listing import CARRIED, FOLDER, HIDDEN, Frozen, Listing, freeze, key_of, source_columns
 from pipeline.ingest.settings import IngestSettings
 from pipeline.ingest.sources import build
@@ -38,7 +38,7 @@ class IngestStage(RowStage):
     """Rows are the listing's; values are what fetching each row's address came to."""
 
     name: ClassVar[str] = "ingest"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     counted: ClassVar[str | None] = "fetch_outcome"
 
     def __init__(self) -> None:
@@ -101,10 +101,10 @@ class IngestStage(RowStage):
 
     def holds(self, run: Run, output: Output) -> Holds | None:
         before = None if output.previous is None else output.previous.basis["settings"].get("limits")
-        now, raw = limits(_settings(run).fetch), storage.join(run.data, RAW)
+        now = limits(_settings(run).fetch)
 
         def good(values: pa.Table) -> np.ndarray:
-            return still_good(values, raw, before, now)
+            return still_good(values, run.data, before, now)
 
         return good
 
@@ -113,7 +113,7 @@ class IngestStage(RowStage):
         lost: set[str] = set()
         for part in run.manifests.need(self.name).tables[""]:
             values = read_part(run.manifests.folder(self.name), part, _PLACES)
-            lost.update(lost_containers(values, storage.join(run.data, RAW)))
+            lost.update(lost_containers(values, run.data))
         return sorted(lost)
 
     def settle(self, run: Run, receipt: Receipt) -> None:

@@ -91,7 +91,7 @@ def write(manifests: Manifests, recipe: Recipe, *, states: Mapping[str, tuple[bo
     been ingested, StorageError when the page cannot be written.
     """
     settings = recipe.report
-    thumbnails = Thumbnails(Sizes(settings.thumbnail_side, settings.crop_side, settings.quality))
+    thumbnails = Thumbnails(Sizes(settings.thumbnail_side, settings.crop_side, settings.quality), recipe.data_url)
     contents = lay_out(manifests, recipe, thumbnails, compare(recipe) if states is None else states)
     folder = storage.join(recipe.data_url, FOLDER)
     thumbnails.draw(LocalEngine(recipe.engine.workers), folder)  # a few hundred pictures: no cluster for these

@@ -21,7 +21,7 @@ from PIL import Image
 from pipeline import storage
 from pipeline.engine import Engine, WorkerDiedError
 from pipeline.errors import GristmillError
-from pipeline.manifest import parquet_bytes
+from pipeline.manifest import located, parquet_bytes
 from pipeline.receipt import digest
 
 if TYPE_CHECKING:
@@ -80,16 +80,16 @@ class Wish:
 
 
 class Thumbnails:
-    """Collects wishes while the page is laid out; `draw` fulfils them all at once."""
+    """Collects wishes while the page is laid out; `draw` fulfils them all at once. `data`: the run's data folder."""
 
-    def __init__(self, sizes: Sizes) -> None:
-        self.sizes = sizes
+    def __init__(self, sizes: Sizes, data: str) -> None:
+        self.sizes, self._data = sizes, data
         self._wishes: dict[tuple[str, Variant], Wish] = {}
         self._drawn: dict[tuple[str, Variant], Thumbnail] = {}
 
     def want(self, row: Mapping[str, Any], variant: Variant = "whole") -> tuple[str, Variant] | None:
         """The key of the picture of a row (sha256, container, offset, length); None without bytes."""
-        sha256, container = row.get("sha256"), row.get("container")
+        sha256, container = row.get("sha256"), located(row.get("container"), self._data)
         if sha256 is None or container is None or (variant == "crop" and not self.sizes.crop):
             return None
         key = (sha256.hex(), variant)

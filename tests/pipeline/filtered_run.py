@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+from pipeline.checks.caption import Caption
 from pipeline.engine import LocalEngine
 from pipeline.progress import Progress
 from pipeline.score import ScoreSettings
@@ -28,7 +29,8 @@ def copy_of(made: MadeUpRun, folder: Path) -> MadeUpRun:
 
 def run_of(made: MadeUpRun, settings: ScoreSettings, workers: int = 1, **more: Any) -> Any:
     """What stages are given: the run with a recipe of just the sections at hand."""
-    recipe = types.SimpleNamespace(name="mine", seed=0, score=settings, **more)
+    recipe = types.SimpleNamespace(name="mine", seed=0, score=settings, checks={"caption": Caption.Settings()}, **more)
     return types.SimpleNamespace(
-        recipe=recipe, manifests=made.manifests, engine=LocalEngine(workers), progress=Progress()
+        recipe=recipe, manifests=made.manifests, engine=LocalEngine(workers), progress=Progress(), lease=None,
+        data=str(Path(made.workdir) / "data" / made.name),
     )

@@ -15,17 +15,16 @@ from pipeline import clip
 from pipeline.caption import CaptionSettings, CaptionStage, usable, why_captioned
 from pipeline.captioners import registry
 from pipeline.captioners.coca import Coca, CocaSettings
+from pipeline.checks.caption import Caption
 from pipeline.errors import ModelError
 from pipeline.image import decode
-from pipeline.schema import FAILED_CHECK
 from pipeline.score import ScoreSettings, ScoreStage, vectors
 from pipeline.stage import run_stage
 from tests.pipeline.filtered_run import copy_of, filtered_run, run_of
 from tests.pipeline.made_up import MadeUpRun
 from tests.pipeline.tiny_coca import save_tiny_coca
 
-FLAG = {"check": "caption", "reason": "weak_caption", "action": "flag", "value": 0.0, "threshold": 1.0}
-OTHER_FLAG = FLAG | {"check": "blur", "reason": "blurry"}
+CHECK = Caption.Settings()
 
 
 @pytest.fixture(scope="module")
@@ -113,12 +112,11 @@ def test_nobody_writes_unless_told(curated: MadeUpRun, model: str, settings: Cap
     assert all(row["why_captioned"] is None and row["candidates"] is None for row in rows)
 
 
-def rows_of(*rows: tuple[bool, list[str] | None, list[float] | None, list[dict[str, Any]]]) -> pa.Table:
+def rows_of(*rows: tuple[bool, list[str] | None, list[float] | None]) -> pa.Table:
     return pa.table(
         {
             "id": [f"{number:032x}" for number in range(len(rows))],
             "kept": [row[0] for row in rows],
-            "failed": pa.array([row[3] for row in rows], pa.list_(FAILED_CHECK)),
             "pooled_captions": pa.array([row[1] for row in rows], pa.list_(pa.string())),
             "caption_scores": pa.array([row[2] for row in rows], pa.list_(pa.float32())),
         }
@@ -127,35 +125,35 @@ def rows_of(*rows: tuple[bool, list[str] | None, list[float] | None, list[dict[s
 
 def test_who_needs_words_and_why() -> None:
     table = rows_of(
-        (True, ["a red circle"], [0.4], []),
-        (True, [], [], [FLAG]),
-        (True, ["  "], [0.0], []),
-        (True, ["IMG_1.jpg"], [0.05], [FLAG]),
-        (True, ["a red circle", "home"], [0.31, 0.1], [OTHER_FLAG]),
-        (True, ["a blue star", "home"], [0.11, 0.1], []),
-        (True, ["a blue star"], None, []),
-        (False, [], [], [FLAG]),
+        (True, ["a red circle"], [0.4]),
+        (True, [], []),
+        (True, ["  "], [0.0]),
+        (True, ["IMG_1.jpg", "photo"], [0.05, 0.5]),
+        (True, ["IMG_1.jpg", "a red circle"], [0.05, 0.31]),
+        (True, ["a blue star", "a home"], [0.11, 0.1]),
+        (True, ["a blue star"], None),
+        (False, [], []),
     )
     writers = [{"kind": "coca"}]
-    weak = why_captioned(table, CaptionSettings(when="weak", min_score=0.2, captioners=writers), 0)
+    weak = why_captioned(table, CaptionSettings(when="weak", min_score=0.2, captioners=writers), CHECK, 0)
     assert weak == [None, "empty", "empty", "weak", None, "low_score", None, None]
-    every = why_captioned(table, CaptionSettings(when="all", captioners=writers), 0)
+    every = why_captioned(table, CaptionSettings(when="all", captioners=writers), CHECK, 0)
     assert every == ["all"] * 7 + [None]
 
 
 def test_a_share_of_good_rows_is_sampled_by_id_alone() -> None:
-    good = [(True, ["a red circle"], [0.4], [])] * 2000
+    good = [(True, ["a red circle"], [0.4])] * 2000
     settings = CaptionSettings(sample=0.25, captioners=[{"kind": "coca"}])
-    drawn = np.array([why == "sample" for why in why_captioned(rows_of(*good), settings, 3)])
+    drawn = np.array([why == "sample" for why in why_captioned(rows_of(*good), settings, CHECK, 3)])
     assert abs(drawn.mean() - 0.25) < 4 * (0.25 * 0.75 / 2000) ** 0.5
-    fewer = why_captioned(rows_of(*good[:100]), settings, 3)
+    fewer = why_captioned(rows_of(*good[:100]), settings, CHECK, 3)
     assert [why == "sample" for why in fewer] == drawn[:100].tolist()
 
 
 def test_a_lower_score_threshold_lets_go(curated: MadeUpRun) -> None:
-    rows = rows_of((True, ["a"], [0.19], []), (True, ["b"], [0.2], []))
+    rows = rows_of((True, ["one ship"], [0.19]), (True, ["two ships"], [0.2]))
     settings = CaptionSettings(min_score=0.2, captioners=[{"kind": "coca"}])
-    assert why_captioned(rows, settings, 0) == ["low_score", "low_score" if np.float32(0.2) < 0.2 else None]
+    assert why_captioned(rows, settings, CHECK, 0) == ["low_score", "low_score" if np.float32(0.2) < 0.2 else None]
 
 
 def test_loops_and_blanks_are_not_used() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from pipeline import checks
 from pipeline.checks.base import Check
 from pipeline.demo.scenes import COLOURS, draw, recoloured, sample_scene, stands_out
 from pipeline.image import Picture, decode
-from pipeline.measure import REASONS, measure_one, measure_rows, thumb
+from pipeline.measure import BYTES, REASONS, measure_one, measure_rows, thumb
 
 
 def _jpeg(image: Image.Image, quality: int = 90) -> bytes:
@@ -32,12 +33,21 @@ def _levels(data: bytes) -> np.ndarray:
     return np.frombuffer(thumb(decode(data)), np.uint8).astype(int)
 
 
+def _sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _place(path: Path) -> tuple[bytes, str, int, int]:
+    """A file of its own as `BYTES`."""
+    return _sha256(path.read_bytes()), str(path), 0, path.stat().st_size
+
+
 def test_a_row_holds_what_the_file_and_the_reference_library_say(tmp_path: Path) -> None:
     image = _scene(1)
     data = _jpeg(image, 73)
     path = tmp_path / "a.jpg"
     path.write_bytes(b"xx" + data + b"yy")  # found by offset and length, as in a raw tar
-    row = measure_one(str(path), 2, len(data), max_pixels=10**8)
+    row = measure_one(_sha256(data), str(path), 2, len(data), max_pixels=10**8)
     assert (row["decode_outcome"], row["format"], row["width"], row["height"]) == ("ok", "JPEG", *image.size)
     assert row["jpeg_quality"] == 73
     with Image.open(io.BytesIO(data)) as reference:
@@ -50,11 +60,14 @@ def test_bad_bytes_and_lost_bytes_are_rows_with_a_documented_reason(tmp_path: Pa
     places = []
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-        places.append({"container": str(tmp_path / name), "offset": 0, "length": len(data)})
-    places.append({"container": str(tmp_path / "gone.jpg"), "offset": 0, "length": 5})
+        places.append(dict(zip(BYTES, _place(tmp_path / name), strict=True)))
+    places.append(places[-1] | {"container": str(tmp_path / "gone.jpg")})
+    changed = tmp_path / "changed.jpg"  # since `ingest` saw it
+    changed.write_bytes(_jpeg(_scene(4)))
+    places.append(dict(zip(BYTES, (b"another SHA-256, which is not it", str(changed), 0, 100), strict=True)))
     table = measure_rows(pa.Table.from_pylist(places), max_pixels=10**8)
     outcomes = table.column("decode_outcome").to_pylist()
-    assert outcomes == ["truncated", "not_an_image", "empty", "ok", "bytes_lost"]
+    assert outcomes == ["truncated", "not_an_image", "empty", "ok", "bytes_lost", "bytes_lost"]
     assert set(outcomes) - {"ok"} <= set(REASONS)
     assert table.num_rows == len(places)
 
@@ -67,7 +80,7 @@ def test_a_check_that_stumbles_costs_one_row(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(checks.registry(), "stumbling", Stumbling())
     path = tmp_path / "a.jpg"
     path.write_bytes(_jpeg(_scene(3)))
-    row = measure_one(str(path), 0, path.stat().st_size, max_pixels=10**8)
+    row = measure_one(*_place(path), max_pixels=10**8)
     assert row["decode_outcome"] == "check_failed"
     assert "stumbling: ZeroDivisionError" in row["decode_detail"]
 
@@ -77,7 +90,7 @@ def test_pictures_of_any_size_are_measured(tmp_path: Path, size: tuple[int, int]
     for seed, image in enumerate([Image.new("RGB", size, "red"), Image.effect_noise(size, 90).convert("RGB")]):
         path = tmp_path / f"{seed}.png"
         image.save(path)
-        assert measure_one(str(path), 0, path.stat().st_size, max_pixels=10**8)["decode_outcome"] == "ok"
+        assert measure_one(*_place(path), max_pixels=10**8)["decode_outcome"] == "ok"
 
 
 def test_thumbnails_of_copies_agree_and_those_of_colour_twins_do_not() -> None:

@@ -92,7 +92,7 @@ class Letters(RowStage):
 @pytest.fixture
 def run(tmp_path: Path) -> Any:
     return types.SimpleNamespace(manifests=Manifests(str(tmp_path / "run")), engine=LocalEngine(1),
-                                 progress=Progress(quiet=True), recipe=None)
+                                 progress=Progress(quiet=True), recipe=None, lease=None, data=str(tmp_path / "data"))
 
 
 def _computed(log: Path) -> list[str]:

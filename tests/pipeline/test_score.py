@@ -14,10 +14,10 @@ from PIL import Image
 from pydantic import ValidationError
 
 from pipeline import storage
-from pipeline.errors import ModelError
+from pipeline.errors import ModelError, StorageError
 from pipeline.manifest import View
 from pipeline.score import ScoreSettings, ScoreStage, heads, packed, vectors
-from pipeline.stage import run_stage
+from pipeline.stage import freshness, run_stage
 from tests.pipeline.filtered_run import copy_of, filtered_run, run_of
 from tests.pipeline.made_up import MadeUpRun
 from tests.pipeline.tiny_coca import WIDTH, save_tiny_coca
@@ -117,6 +117,33 @@ def test_bytes_are_the_same_for_any_number_of_workers(filtered: MadeUpRun, tmp_p
         receipt = made.manifests.need("score")
         files.append({table: [part.sha256 for part in parts] for table, parts in receipt.tables.items()})
     assert files[0] == files[1]
+
+
+def test_a_lost_picture_has_no_vector_until_it_is_back(
+        curated: MadeUpRun, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ScoreSettings(model=model, pretrained=None, batch=8)
+    lost = next(row for row in curated.rows if row["kept"])["sha256"]
+    read_range = storage.read_range
+
+    def away(url: str, offset: int, length: int, *, sha256: bytes | None = None) -> bytes:
+        if sha256 == lost:
+            raise StorageError("the disk is away", hint="")
+        return read_range(url, offset, length, sha256=sha256)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "read_range", away)
+        rows = score(curated, settings).arrow(["sha256", "embedding", "kept"]).to_pylist()
+    assert {row["sha256"] for row in rows if row["kept"] and row["embedding"] is None} == {lost}
+    run = run_of(curated, settings)
+    curated.manifests.reload()
+    state = freshness(ScoreStage(), run)
+    assert (state.fresh, state.why) == (False, ["missing or cut: the bytes of 1 pictures"])
+    read: list[object] = []
+    monkeypatch.setattr(storage, "read_range", lambda *a, **k: read.append(a) or read_range(*a, **k))
+    rows = score(curated, settings).arrow(["sha256", "embedding", "kept"]).to_pylist()
+    assert len(read) == 1
+    assert all((row["embedding"] is not None) == row["kept"] for row in rows)
+    assert freshness(ScoreStage(), run_of(curated, settings)).fresh
 
 
 def test_without_a_model_the_columns_are_null(curated: MadeUpRun) -> None:

@@ -112,9 +112,21 @@ def test_top_fraction_keeps_all_ties_at_the_border(fraction: float, kept: list[b
 @given(st.integers(0, 5), st.floats(0.01, 0.5))
 def test_the_split_has_the_asked_share_and_depends_on_the_group_alone(seed: int, share: float) -> None:
     groups = [f"{i:032x}" for i in range(2000)]
-    splits = [split_of(group, seed, share) for group in groups]
+    splits = [split_of([group], seed, share) for group in groups]
     held_out = splits.count("validation") / len(groups)
     assert abs(held_out - share) < 5 * (share * (1 - share) / len(groups)) ** 0.5
-    larger = [split_of(group, seed, min(share * 1.5, 0.9)) for group in groups]
+    larger = [split_of([group], seed, min(share * 1.5, 0.9)) for group in groups]
     # a row once in validation stays there when the share grows
     assert all(b == "validation" for a, b in zip(splits, larger, strict=True) if a == "validation")
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=6, unique=True),
+       st.lists(st.integers(0, 10**6), max_size=6, unique=True), st.integers(0, 3))
+def test_a_held_out_row_stays_held_out_however_its_group_grows(
+        before: list[int], added: list[int], seed: int) -> None:
+    def ids(numbers: list[int]) -> list[str]:
+        return [f"{number:032x}" for number in numbers]
+
+    if split_of(ids(before), seed, 0.3) == "validation":
+        assert split_of(ids(before + added), seed, 0.3) == "validation"
+    assert split_of(ids(before), seed, 0.3) == split_of(ids(before[::-1]), seed, 0.3)

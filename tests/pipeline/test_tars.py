@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
 from pathlib import Path
@@ -36,7 +37,8 @@ def _job(folder: Path, text: str = "a house") -> ShardJob:
     for i in range(5):
         picture = folder / f"{i}.jpg"
         picture.write_bytes(bytes([i]) * (100 + i))
-        members.append(Member(f"{i:032x}", f"{i:064x}", str(picture), 0, 100 + i, "jpg", text, '{"class": "x"}'))
+        digest = hashlib.sha256(picture.read_bytes()).hexdigest()
+        members.append(Member(f"{i:032x}", digest, str(picture), 0, 100 + i, "jpg", text, '{"class": "x"}'))
     return ShardJob(3, tuple(members))
 
 

@@ -55,6 +55,18 @@ def test_class_from_caption_words_takes_whole_words_in_order() -> None:
     assert class_of({**row, "caption": None}, settings) is None
 
 
+def test_class_names_of_several_words_and_with_signs_are_found() -> None:
+    settings = WeighSettings(classes="caption_words", names=("bear", "teddy bear", "C++", "t-shirt"))
+    row = {"label": None, "zero_shot": None}
+    assert class_of({**row, "caption": "a Teddy  Bear on a bear rug"}, settings) == "teddy bear"
+    assert class_of({**row, "caption": "a bear with its teddy bear"}, settings) == "bear"
+    assert class_of({**row, "caption": "the C++ book"}, settings) == "C++"
+    assert class_of({**row, "caption": "a white t-shirt"}, settings) == "t-shirt"
+    assert class_of({**row, "caption": "teddy bears"}, settings) is None
+    with pytest.raises(ValueError):
+        WeighSettings(classes="caption_words", names=(" ",))
+
+
 def test_class_from_zero_shot_is_the_most_probable_name() -> None:
     settings = WeighSettings(classes="zero_shot")
     assert class_of({"label": None, "caption": "", "zero_shot": [("a", 0.2), ("b", 0.7)]}, settings) == "b"

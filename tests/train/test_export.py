@@ -37,8 +37,9 @@ def test_the_pipeline_draws_the_same_pictures(tmp_path: Path, objective: dict[st
     np.testing.assert_allclose(np.stack([np.asarray(picture) for picture in theirs]).astype(int), ours, atol=1)
 
 
-def test_the_directory_explains_itself_and_holds_no_pickles(tmp_path: Path) -> None:
+def test_the_directory_explains_itself_and_holds_no_pickles(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     export(tiny_models(sample={"guidance": 4.0}), str(tmp_path / "made"))
+    assert capfd.readouterr() == ("", "")  # no bars of the libraries
     page = (tmp_path / "made" / "README.md").read_text()
     assert 'from_pretrained("made")' in page
     assert "num_inference_steps=4, guidance_scale=4.0" in page

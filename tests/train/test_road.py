@@ -121,6 +121,52 @@ def test_other_settings_are_refused_by_name(trained: Path) -> None:
         train_denoiser(session(trained, cfg_dropout=0.3))
 
 
+def test_drawing_wants_the_settings_that_the_weights_mean_something_under(trained: Path) -> None:
+    with pytest.raises(TrainingError, match=r"objective\.shift = 1\.0, now it is 3\.0"):
+        load_models(session(trained, objective={"shift": 3.0}))
+    with pytest.raises(TrainingError, match=r"text\.heads = 2, now it is 4"):
+        load_models(session(trained, text={**TINY["text"], "heads": 4}))
+    load_models(session(trained, cfg_dropout=0.5, sample={"steps": 9}, optimiser={**TINY["optimiser"], "lr": 9.0}))
+
+
+def test_drawing_needs_no_data(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    drawn = draw_to_folder(load_models(session(tmp_path)), ["a red square"], str(tmp_path / "a"), count=1,
+                           seed=0)
+    assert Image.open(drawn[0]["file"]).size == (32, 32)
+
+
+def test_a_finished_vae_serves_changed_shards_but_not_other_settings(
+        trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    shards = tmp_path / "run" / "data" / "tiny" / "shards"
+    shutil.rmtree(shards)
+    write_shards(shards, rows=44, weights="varied")
+    before = (tmp_path / "run" / "runs" / "tiny" / "vae" / "vae.json").read_bytes()
+    train_vae(Session(tiny_recipe(tmp_path / "run"), Ranks()))
+    assert "shards have changed" in capsys.readouterr().err
+    assert (tmp_path / "run" / "runs" / "tiny" / "vae" / "vae.json").read_bytes() == before
+    with pytest.raises(TrainingError, match=r"trained with shards"):
+        train_denoiser(session(tmp_path / "run"))
+    longer = {**TINY["vae"], "optimiser": {**TINY["vae"]["optimiser"], "steps": 20}}
+    with pytest.raises(TrainingError, match=r"vae\.optimiser\.steps = 12, now it is 20"):
+        train_vae(session(tmp_path / "run", vae=longer))
+
+
+def test_other_readable_rows_are_another_plan(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    latents = next((tmp_path / "run" / "runs" / "tiny" / "latents").iterdir())
+    shutil.rmtree(latents)
+    tar = sorted((tmp_path / "run" / "data" / "tiny" / "shards").glob("*.tar"))[0]
+    one = session(tmp_path / "run")
+    row = next(row for row in range(2, 40) if one.shards.table["shard"][row].as_py() == tar.name)
+    content = bytearray(tar.read_bytes())
+    content[int(one.shards.table["offset"][row].as_py()) + 20] ^= 1
+    tar.write_bytes(content)
+    with pytest.raises(TrainingError, match=r"readable rows = 31 .* now it is 30 "):
+        train_denoiser(session(tmp_path / "run"))
+
+
 def test_a_samples_picture_hangs_on_its_seed_alone(trained: Path, tmp_path: Path) -> None:
     models = load_models(session(trained))
     many = draw_to_folder(models, ["a red square", "a blue square"], str(tmp_path / "a"), count=2, seed=7)
@@ -161,6 +207,8 @@ def test_training_on_the_way_without_a_latent_cache_and_with_buckets(tmp_path: P
     train_vae(one)
     train_denoiser(one)
     assert not (tmp_path / "runs" / "tiny" / "latents").exists()
+    told = [json.loads(line) for line in (tmp_path / "runs" / "tiny" / "bad.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in told] == [one.shards.row(4).id]
     log = read_log(str(tmp_path / "runs" / "tiny" / "denoiser"))
     assert log[-1]["step"] == 12
 

@@ -99,6 +99,14 @@ def test_a_cached_file_that_was_damaged_is_read_again(tmp_path: Path) -> None:
     assert shards.read(0) == data
 
 
+def test_a_cache_that_cannot_be_written_costs_only_speed(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "cache").write_bytes(b"a file where the folder should be")
+    shards = open_shards(remote(tmp_path, tmp_path.name, rows=4), cache=ByteCache(str(tmp_path / "cache"), 10**6))
+    assert [hashlib.sha256(shards.read(row)).digest() for row in range(4)] == shards.digests
+    assert [record.message.split(" cannot")[0] for record in caplog.records] == [f"the cache {tmp_path / 'cache'}"]
+
+
 def test_remote_failures_are_retried_a_bounded_number_of_times(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = remote(tmp_path, tmp_path.name, rows=4)
@@ -188,6 +196,14 @@ def test_captions_that_name_a_side_keep_it(tmp_path: Path) -> None:
     assert pictures.key(0) != shards.digests[0], "its cached versions are others"
     shards.row = lambda position: replace(row, captions=("a bright copyright notice",))  # type: ignore[method-assign]
     assert len({pictures.pixels(0, (20, 20), number).tobytes() for number in range(30)}) == 2
+
+
+def test_a_shard_that_is_away_is_no_bad_picture(tmp_path: Path) -> None:
+    shards = open_shards(str(write_shards(tmp_path, rows=8)))
+    for tar in tmp_path.glob("*.tar"):
+        tar.unlink()
+    with pytest.raises(StorageError, match="does not exist"):
+        Pictures(shards).pixels(2, (16, 16))
 
 
 def test_a_bad_picture_says_why(tmp_path: Path) -> None:

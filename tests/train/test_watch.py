@@ -14,7 +14,7 @@ from PIL import Image
 from tests.train.shardfolder import write_shards
 from tests.train.tinytasks import Tiny, tiny_job, weights
 from train.config import WatchSettings
-from train.feed import Sharing, fixed_batches
+from train.feed import Batch, Sharing, fixed_batches
 from train.loop import Stopped, train
 from train.watch import Spikes, Watch, overfitting, probe_loss, read_log, save_grid
 
@@ -75,6 +75,40 @@ def test_after_a_resume_the_log_reads_like_that_of_an_undisturbed_run(shards: Pa
 
     assert [step for step, _ in told(tmp_path / "a")] == list(range(1, 13))
     assert told(tmp_path / "a") == told(tmp_path / "b")
+
+
+def test_after_a_roll_back_the_log_tells_one_story_and_still_names_the_samples(shards: Path, tmp_path: Path) -> None:
+    job = tiny_job(shards, tmp_path / "a", every=3)
+    bad = {5, 6, 7, 8, 9}
+
+    class Once(Tiny):
+        seen: set[int] = set()
+
+        def forward(self, batch: Batch) -> torch.Tensor:
+            step = int(batch.numbers[0]) // 4
+            loss = super().forward(batch)
+            if torch.is_grad_enabled():
+                first = step in bad and step not in self.seen
+                self.seen.add(step)
+                return loss * torch.nan if first else loss
+            return loss
+
+    with Watch(job.folder, WatchSettings(log_every=1, every=100), quiet=True) as watch:
+        train(Once(), job, watch)
+    lines = read_log(job.folder)
+    steps = [line["step"] for line in lines if line["kind"] == "train"]
+    assert steps == list(range(1, 13))
+    events = [(line["event"], line["step"]) for line in lines if line["kind"] == "event"]
+    assert events == [*(("skipped_step", step + 1) for step in sorted(bad)), ("roll_back", 3)]
+    assert all(line["ids"] for line in lines if line.get("event") == "skipped_step")
+    with Watch(job.folder, WatchSettings(log_every=1, every=100), quiet=True) as watch:
+        train(Tiny(), job, watch)  # finished: nothing is trained, nothing forgotten
+    assert read_log(job.folder) == lines
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(tmp_path / "a" / "tensorboard"))
+    board.Reload()
+    assert [event.step for event in board.Scalars("train/loss")] == [4 * step for step in range(1, 13)]
 
 
 def test_looking_changes_no_weight(shards: Path, tmp_path: Path) -> None:

@@ -63,6 +63,9 @@ class Silent:
     def event(self, state: State, kind: str, **facts: Any) -> None:
         self.events.append((kind, facts))
 
+    def went_back(self, state: State) -> None:
+        pass
+
 
 def tiny_job(shards_folder: Path, folder: Path, *, batch: int = 4, steps: int = 12, accumulate: int = 1,
              ranks: Ranks | None = None, workers: int = 0, every: int = 5, lr: float = 3e-3) -> Job:

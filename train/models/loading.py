@@ -31,18 +31,23 @@ def loaded(what: str, source: str, load: Callable[[], T]) -> T:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Inside, diffusers and transformers report errors only: their loaders warn of their own harmless defaults."""
+    """Inside, diffusers and transformers report errors only: their loaders warn of their own harmless defaults, and
+    draw bars for what takes a moment."""
     import diffusers.utils.logging as diffusers_logging
     import transformers.utils.logging as transformers_logging
 
-    before = diffusers_logging.get_verbosity(), transformers_logging.get_verbosity()
-    diffusers_logging.set_verbosity_error()
-    transformers_logging.set_verbosity_error()
+    libraries = (diffusers_logging, transformers_logging)
+    before = [(each.get_verbosity(), each.is_progress_bar_enabled()) for each in libraries]
+    for each in libraries:
+        each.set_verbosity_error()
+        each.disable_progress_bar()
     try:
         yield
     finally:
-        diffusers_logging.set_verbosity(before[0])
-        transformers_logging.set_verbosity(before[1])
+        for each, (verbosity, bars) in zip(libraries, before, strict=True):
+            each.set_verbosity(verbosity)
+            if bars:
+                each.enable_progress_bar()
 
 
 def weights_digest(module: nn.Module, config: str) -> str:

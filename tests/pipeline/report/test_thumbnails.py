@@ -39,7 +39,7 @@ def halves() -> bytes:
 
 
 def draw(folder: Path, *rows: dict[str, Any], engine: Any = None, crop: bool = False) -> tuple[Thumbnails, int]:
-    thumbnails = Thumbnails(SIZES)
+    thumbnails = Thumbnails(SIZES, "")
     for row in rows:
         thumbnails.want(row)
         if crop:
@@ -107,10 +107,10 @@ def test_lost_bytes_are_looked_for_again(tmp_path: Path) -> None:
 
 
 def test_rows_without_bytes_have_none() -> None:
-    thumbnails = Thumbnails(SIZES)
+    thumbnails = Thumbnails(SIZES, "")
     assert thumbnails.want({"sha256": None, "container": None}) is None
     assert thumbnails.get(None).problem == "no bytes"
-    assert Thumbnails(Sizes(64, 0, 80)).want({"sha256": b"x" * 32, "container": "a"}, "crop") is None
+    assert Thumbnails(Sizes(64, 0, 80), "").want({"sha256": b"x" * 32, "container": "a"}, "crop") is None
 
 
 def _deadly(sizes: Sizes) -> Callable[[list[Any]], list[Any]]:
