@@ -155,7 +155,8 @@ def _why(row: dict[str, Any], settings: CaptionSettings, weak: Caption.Settings,
         return "empty"
     if all(is_weak(text, weak) for text in texts):  # also those that came from dropped copies
         return "weak"
-    scores = [score for score in row["caption_scores"] or [] if score is not None]
+    scored = zip(row["pooled_captions"], row["caption_scores"] or [], strict=False)
+    scores = [score for text, score in scored if score is not None and text.strip() and not is_weak(text, weak)]
     if scores and max(scores) < settings.min_score:
         return "low_score"
     drawn = hashlib.blake2b(f"{seed}:caption:{row['id']}".encode(), digest_size=8).digest()

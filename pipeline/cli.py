@@ -83,11 +83,16 @@ for _name in ("measure", "dedupe", "filter", "score", "caption", "select", "weig
 @app.command()
 def ingest(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
            source: SourceOption = None, force: ForceOption = False, refresh: RefreshOption = False,
+           retry: Annotated[str, typer.Option("--retry", metavar="OUTCOMES", help="Ask once more for rows that "
+                                              "ended so, e.g. timeout,dns.")] = "",
            quiet: QuietOption = False) -> None:
-    """Run the stage `ingest` alone; --refresh looks at web sources again."""
+    """Run the stage `ingest` alone; --refresh looks at web sources again, --retry only at failed rows."""
     from pipeline import stages
+    from pipeline.ingest.outcomes import failures
 
-    stages.execute(_run(recipe, sets, workdir, source, refresh=refresh, quiet=quiet), ["ingest"], force=force)
+    job = _run(recipe, sets, workdir, source, refresh=refresh, quiet=quiet)
+    job.retry = failures(retry)
+    stages.execute(job, ["ingest"], force=force or bool(job.retry))
 
 
 @app.command()
@@ -162,7 +167,8 @@ def schema(as_json: JsonOption = False) -> None:
 
 @app.command()
 def init(path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("recipe.toml"),
-         kind: Annotated[str, typer.Option("--kind", help="First source: site, folder or urls.")] = "folder") -> None:
+         kind: Annotated[str, typer.Option("--kind", help="First source: folder, site, urls, tars.")] = "folder",
+         ) -> None:
     """Write a commented recipe with every key, its unit and default."""
     from pipeline import start
 

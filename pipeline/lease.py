@@ -115,6 +115,6 @@ class Lease:
 
     def check(self) -> None:
         """Raises BusyError when another process has taken the run over meanwhile."""
-        if self.overtaken:
+        if self.overtaken or (self._thread is not None and not self._mine()):
             raise BusyError(f"another process has taken over {self._folder}, because this one could not renew its "
                             "lease in time", hint="wait until it ends, then run the same command: nothing is lost")

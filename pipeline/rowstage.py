@@ -108,6 +108,9 @@ class RowStage(Stage):
             table = carried.append_column("value_key", pa.array(part, pa.binary(16)))
             output.write(step.table, table)
             made.append(table)
+        if output.counts[BYTES_LOST] and step.lost is not None:
+            run.progress.say(f"  {name}: {output.counts[BYTES_LOST]} pictures could not be read; run the same command "
+                             "when their disk or server is back")
         used = {key for part in keys for key in part if key is not None}
         output.spares[step.table] = memo.retire(output.previous, step.table, namespace, used)
         return made

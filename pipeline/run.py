@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Run:
-    """`refresh`: look at web sources again although their addresses are frozen. `lease`: held while writing."""
+    """`refresh`: look at web sources again although their addresses are frozen. `retry`: fetch outcomes whose rows are
+    asked for once more. `lease`: held while writing."""
 
     recipe: Recipe
     progress: Progress = field(default_factory=Progress)
     refresh: bool = False
+    retry: frozenset[str] = frozenset()
     lease: Lease | None = None
 
     @cached_property

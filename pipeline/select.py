@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pipeline.run import Run
 
 REASONS = {
+    "bytes_lost": "The picture could not be read when `score` came to it, so nothing is known of its captions. It is "
+                  "looked for on every run.",
     "low_clip_score": "No caption of this picture, found or written, reaches select.min_clip_score with it. "
                       "Look at the captions in `curate show`; lower the threshold or add a captioner.",
     "no_caption": "The picture has no usable words at all: none was found and none was written. "
@@ -106,6 +108,8 @@ def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool, check: 
                             "choices": None, "original_rejected": None}
     if not row["kept"]:
         return made
+    if scored and row["caption_scores"] is None:
+        return made | {"kept": False, "dropped_by": "select", "reason": "bytes_lost", "value": None, "threshold": None}
     originals, rejected = _originals(row, settings, scored, check)
     written = [
         {"text": c["text"], "origin": c["captioner"], "score": c["score"]} for c in row["candidates"] or []
@@ -119,7 +123,8 @@ def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool, check: 
                        "choices": choices}
     if not settings.require_caption:
         return made
-    scores = [s for s in (row["caption_scores"] or []) if s is not None]
+    texts = zip(row["pooled_captions"] or [], row["caption_scores"] or [], strict=False)
+    scores = [s for text, s in texts if s is not None and text.strip() and not is_weak(text, check)]
     scores += [c["score"] for c in row["candidates"] or [] if c["score"] is not None]
     return made | {
         "kept": False, "dropped_by": "select", "reason": "low_clip_score" if scores else "no_caption",

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -129,7 +130,7 @@ class ShardStage(ColumnStage):
                 entry = None if self.rewrite else entry
             if entry is not None:
                 entries[job.number] = entry
-        missing = [job for job in jobs if job.number not in entries]
+        missing = _with_before(folder, [job for job in jobs if job.number not in entries])
         worker = partial(_writer, folder)
         for job, entry in zip(missing, run.engine.map(worker, missing, kind="cpu"), strict=True):
             entries[job.number] = entry
@@ -142,6 +143,8 @@ class ShardStage(ColumnStage):
                  entries: Sequence[JsonObject]) -> None:
         """samples.parquet, then the index that names its hash: readers follow the index."""
         folder, buckets = self.folder(run), run.recipe.shard.buckets
+        if run.lease is not None:
+            run.lease.check()
         samples = [_sample(row, places[row["id"]], buckets) for row in rows if row["id"] in places]
         data = parquet_bytes(pa.Table.from_pylist(samples, schema=SAMPLES.arrow))
         storage.write_bytes(storage.join(folder, SAMPLES_FILE), data)
@@ -164,6 +167,19 @@ class ShardStage(ColumnStage):
             entry = _json(storage.join(folder, ENTRIES, name), "file")
             if entry is None or entry["file"] not in named:
                 storage.remove(storage.join(folder, ENTRIES, name))
+
+
+def _with_before(folder: str, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+    """The jobs, each member with its place in the tars that stand now: a source that is away loses nothing."""
+    if not jobs:
+        return []
+    before: dict[str, tuple[str, int]] = {}
+    for name in storage.names(storage.join(folder, ENTRIES)):
+        entry = _json(storage.join(folder, ENTRIES, name), "file", "members") or {"members": []}
+        for member in entry["members"]:
+            before[member["id"]] = (storage.join(folder, entry["file"]), member["offset"])
+    return [replace(job, members=tuple(replace(member, before=before.get(member.id)) for member in job.members))
+            for job in jobs]
 
 
 def _writer(folder: str) -> Any:

@@ -30,6 +30,8 @@ class Member:
     extension: str
     text: str
     facts: str
+    before: tuple[str, int] | None = None
+    """Tar and offset at which an earlier run put the same picture, in case its source is away."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,8 @@ def write_shard(folder: str, job: ShardJob) -> JsonObject:
         tar = TarWriter(file)
         for member in job.members:
             name = f"{member.id}.{member.extension}"
-            try:
-                data = storage.read_range(member.container, member.offset, member.length,
-                                          sha256=bytes.fromhex(member.sha256))
-            except StorageError:
+            data = _bytes_of(member)
+            if data is None:
                 lost.append(member.id)
                 continue
             offset = tar.add(name, data)
@@ -78,3 +78,13 @@ def write_shard(folder: str, job: ShardJob) -> JsonObject:
                          "texts": job.texts, "members": members, "lost": lost}
     storage.write_bytes(storage.join(folder, ".entries", job.entry_name), json.dumps(entry).encode())
     return entry
+
+
+def _bytes_of(member: Member) -> bytes | None:
+    """From its source, else from the tar it was in before; None when neither has these very bytes."""
+    for container, offset in ((member.container, member.offset), *([member.before] if member.before else [])):
+        try:
+            return storage.read_range(container, offset, member.length, sha256=bytes.fromhex(member.sha256))
+        except StorageError:
+            continue
+    return None

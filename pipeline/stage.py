@@ -85,8 +85,8 @@ class Stage(ABC):
 class Output:
     """Collects a stage's parts; only `commit` makes them the stage's content."""
 
-    def __init__(self, stage: Stage, run: Run) -> None:
-        self.stage, self.run = stage, run
+    def __init__(self, stage: Stage, run: Run, *, force: bool = False) -> None:
+        self.stage, self.run, self.force = stage, run, force
         self.previous = run.manifests.receipt(stage.name)
         self.schemas = stage.tables(run)
         self.tables: dict[str, list[PartFile]] = {name: [] for name in self.schemas}
@@ -189,7 +189,7 @@ def run_stage(stage: Stage, run: Run, *, force: bool = False) -> tuple[Receipt, 
         _in_line(run.manifests, name)
     stage.check(run)
     basis = stage.basis(run)
-    output = Output(stage, run)
+    output = Output(stage, run, force=force)
     stage.execute(run, output)
     return output.commit(basis), True
 

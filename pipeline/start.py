@@ -53,11 +53,15 @@ def _source(kind: str, settings: type[BaseModel]) -> list[str]:
             continue
         if key == "name":
             lines.append('name = "pictures"')
-        elif field.is_required():
+        elif field.is_required() or key in _FILLED_IN:
             lines += [_comment(field), f"{key} = {_example(key)}"]
         else:
             lines.append(_key(key, field))
     return lines
+
+
+_FILLED_IN = {"start"}
+"""Keys that are not required by themselves (a sitemap will do) but that most people want to fill in."""
 
 
 def _example(key: str) -> str:

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any, BinaryIO, cast
 
 import fsspec
@@ -100,7 +100,8 @@ def read_range(url: str, offset: int, length: int, *, sha256: bytes | None = Non
         )
     if sha256 is not None and hashlib.sha256(data).digest() != sha256:
         raise StorageError(
-            f"{url} holds other bytes at {offset} than before", hint="the file was changed; run `curate ingest` again")
+            f"{url} holds other bytes at {offset} than before",
+            hint="the file was changed or damaged; `curate ingest --force` looks at all bytes again")
     return data
 
 
@@ -123,9 +124,10 @@ def atomic_writer(url: str) -> Iterator[BinaryIO]:
             filesystem, key = _filesystem(url)
             file = filesystem.open(key, "wb")
         try:
-            yield cast(BinaryIO, file)
+            yield cast(BinaryIO, _Upload(file, url))
         except BaseException:
-            file.discard()
+            with suppress(Exception):  # it asks the server, which may be what is away
+                file.discard()
             file.closed = True  # or its finaliser would try to upload the rest
             raise
         with _explained(url, "write"):
@@ -154,6 +156,20 @@ def append_line(path: str, line: str) -> None:
             file.write(line + "\n")
 
 
+class _Upload:
+    """A remote file under way. Parts of a large one leave from within `write`, and may fail there."""
+
+    def __init__(self, file: Any, url: str) -> None:
+        self._file, self._url = file, url
+
+    def write(self, data: bytes) -> int:
+        with _explained(self._url, "write"):
+            return int(self._file.write(data))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 def write_bytes(url: str, data: bytes) -> None:
     """Put `data` at `url` in one piece. Raises StorageError."""
     with atomic_writer(url) as file:
@@ -177,6 +193,17 @@ def size(url: str) -> int:
             return os.path.getsize(path)
         filesystem, key = _filesystem(url)
         return int(filesystem.size(key))
+
+
+def state(url: str) -> str:
+    """Changes when the file may have changed: size and modification time, or what the object store knows it by."""
+    with _explained(url, "look at"):
+        path = local(url)
+        if path is not None:
+            found = os.stat(path)
+            return f"{found.st_size}-{found.st_mtime_ns}"
+        filesystem, key = _filesystem(url)
+        return str(filesystem.ukey(key))
 
 
 def names(url: str) -> list[str]:

@@ -26,8 +26,8 @@ from train.watch import Watch, evaluating, save_grid
 MODEL_SECTIONS = ("vae", "text", "denoiser", "objective")
 """The parts of `[train]` that say what the weights mean: drawing needs the same ones."""
 
-VAE_WEIGHTS = "vae.weights"
-"""Key of the fingerprint of the VAE whose latents were trained on."""
+WHERE = {"vae.pretrained", "vae.subfolder", "text.pretrained"}
+"""Settings that say where a frozen model lies; which one it is, its fingerprint says."""
 
 SECTIONS = (*MODEL_SECTIONS, "optimiser", "cfg_dropout")
 """The parts of `[train]` that decide the denoiser's weights."""
@@ -43,7 +43,7 @@ def train_denoiser(session: Session) -> None:
     bad = dict(out)
     feed, probe = _feeds(session, vae, caches, bad)
     job = session.job("denoiser", session.settings.optimiser, SECTIONS, feed, chosen)
-    job.identity[VAE_WEIGHTS] = vae.fingerprint
+    job.identity.update(_weights(vae, text))
     epochs = job.settings.steps * job.settings.batch / job.plan.samples_per_epoch
     session.say(f"denoiser: {parameters(task)} parameters, {len(chosen.rows)} samples, {epochs:.1f} epochs")
     models = _models(session, task, vae, text)
@@ -62,9 +62,8 @@ def load_models(session: Session) -> Models:
     if kept is None:
         raise TrainingError(f"there is no trained model in {session.place('denoiser')}",
                             hint="run `make train` or `train run` first")
-    vae = load_vae(session)
-    _check_meaning(session, vae, kept["identity"])
-    text = load_text(session)
+    vae, text = load_vae(session), load_text(session)
+    _check_meaning(session, {**session.decided(MODEL_SECTIONS), **_weights(vae, text)}, kept["identity"])
     task = fresh_task(session, vae, text)
     try:
         task.load_state_dict({**kept["task"], **kept["ema"]})
@@ -75,11 +74,17 @@ def load_models(session: Session) -> Models:
     return _models(session, task, vae, text)
 
 
-def _check_meaning(session: Session, vae: Vae, its: dict[str, str]) -> None:
-    """Weights drawn with under other settings than trained with may fit and yet mean something else."""
-    mine = session.decided(MODEL_SECTIONS) | {VAE_WEIGHTS: vae.fingerprint}
-    theirs = {key: value for key, value in its.items() if key.split(".")[0] in MODEL_SECTIONS}
-    changed = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+def _weights(vae: Vae, text: TextEncoder) -> dict[str, str]:
+    """Fingerprints of the frozen models that the denoiser works with."""
+    return {"vae.weights": vae.fingerprint, **({} if text.trainable else {"text.weights": text.fingerprint})}
+
+
+def _check_meaning(session: Session, mine: dict[str, str], theirs: dict[str, str]) -> None:
+    """Weights drawn with under other settings than trained with may fit and yet mean something else.
+
+    A setting that is new since is none that they were trained with.
+    """
+    changed = sorted(key for key in (mine.keys() & theirs.keys()) - WHERE if mine[key] != theirs[key])
     if changed:
         name = changed[0]
         raise TrainingError(

@@ -97,7 +97,7 @@ def _finished(session: Session) -> bool:
     place = session.place("vae", "vae.json")
     if not storage.exists(place):
         return False
-    facts, mine = json.loads(storage.read_bytes(place)), _made_with(session)
+    facts, mine = _facts(place), _made_with(session)
     kept = facts["made_with"]
     changed = sorted(key for key in kept.keys() | mine.keys() if kept.get(key) != mine.get(key))
     if changed:
@@ -108,6 +108,18 @@ def _finished(session: Session) -> bool:
     if facts["shards"] != session.shards.fingerprint:
         session.say("vae: kept, though the shards have changed since; `train vae --fresh` trains it on today's")
     return True
+
+
+def _facts(place: str) -> dict[str, Any]:
+    """What `vae.json` says. Raises TrainingError when it is damaged."""
+    try:
+        facts: dict[str, Any] = json.loads(storage.read_bytes(place))
+        if isinstance(facts["made_with"], dict) and isinstance(facts["shards"], str):
+            return facts
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise TrainingError(f"{place} is damaged, or of an earlier version",
+                        hint="start anew: `train vae --fresh` removes the VAE and the denoiser")
 
 
 def _made_with(session: Session) -> dict[str, str]:

@@ -65,6 +65,12 @@ def path_url(path: str) -> str:
     return "file://" + quote(os.fsencode(os.path.abspath(path)))
 
 
+def member_url(container: str, member: str) -> str:
+    """The address of bytes inside a file: the file's own, with the member as fragment."""
+    whole = container if "://" in container else path_url(container)
+    return f"{whole}#{quote(member.encode('utf-8', 'surrogateescape'))}"
+
+
 def is_local(url: str) -> bool:
     """Whether an address was made by `path_url`."""
     return url.startswith("file://")

@@ -12,7 +12,18 @@ from pipeline.ingest.addresses import origin
 from pipeline.ingest.client import Answer, Client, Stop, Wish
 from pipeline.ingest.failures import worth_retrying
 from pipeline.ingest.magic import sniff
-from pipeline.ingest.politeness import ROBOTS_BYTES, HostGate, Robots, opt_out, robots_from, tdm_reserved
+from pipeline.ingest.politeness import (
+    ROBOTS_BYTES,
+    TDM_BYTES,
+    WELL_KNOWN_TDM,
+    HostGate,
+    Reservations,
+    Robots,
+    opt_out,
+    reservations_from,
+    robots_from,
+    tdm_reserved,
+)
 from pipeline.ingest.settings import FetchSettings
 
 _PUSH_BACK = (429, 503)
@@ -67,10 +78,11 @@ class Fetcher:
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._gates: dict[str, HostGate] = {}
         self._robots: dict[str, asyncio.Task[Robots]] = {}
+        self._reservations: dict[str, asyncio.Task[Reservations]] = {}
         self._jitter = random.Random()  # spreads retries in time; no row depends on it
 
     async def close(self) -> None:
-        for task in self._robots.values():
+        for task in (*self._robots.values(), *self._reservations.values()):
             task.cancel()
         await self._client.close()
 
@@ -128,9 +140,12 @@ class Fetcher:
         return min(backoff, self.settings.max_wait_s)
 
     async def _refusal(self, url: str) -> tuple[str, str] | None:
-        if not self.settings.respect_robots:
-            return None
-        return (await self._rules(origin(url))).refusal(url)
+        site = origin(url)
+        if self.settings.respect_robots and (said := (await self._rules(site)).refusal(url)) is not None:
+            return said
+        if self.settings.respect_tdm and (await self._tdm(site)).reserved(url):
+            return "opt_out", f"{WELL_KNOWN_TDM}: tdm-reservation 1"
+        return None
 
     async def _rules(self, site: str) -> Robots:
         """The origin's robots.txt, asked for once."""
@@ -138,11 +153,29 @@ class Fetcher:
             self._robots[site] = asyncio.create_task(self._ask_robots(site))
         return await asyncio.shield(self._robots[site])
 
+    async def _tdm(self, site: str) -> Reservations:
+        """The origin's tdmrep.json, asked for once."""
+        if site not in self._reservations:
+            self._reservations[site] = asyncio.create_task(self._ask_tdm(site))
+        return await asyncio.shield(self._reservations[site])
+
+    async def _ask_tdm(self, site: str) -> Reservations:
+        """Without a file that can be read the site does not take part in TDMRep; pages and headers still may."""
+        _, body = await self.file(site + WELL_KNOWN_TDM, Wish(TDM_BYTES), robots=False)
+        return reservations_from(body)
+
+    async def file(self, url: str, wish: Wish, *, robots: bool = True) -> tuple[Answer, bytes]:
+        """A file made for robots and its content, empty unless the outcome is `ok`; for those that say what robots
+        may do, robots.txt is not asked first."""
+        answer = await self._follow(url, wish, robots=robots)
+        if answer.body is None:
+            return answer, b""
+        body = answer.body.read()
+        answer.body.close()
+        return answer, body
+
     async def _ask_robots(self, site: str) -> Robots:
-        answer = await self._follow(f"{site}/robots.txt", Wish(ROBOTS_BYTES, cut=True), robots=False)
-        body = b"" if answer.body is None else answer.body.read()
-        if answer.body is not None:
-            answer.body.close()
+        answer, body = await self.file(f"{site}/robots.txt", Wish(ROBOTS_BYTES, cut=True), robots=False)
         robots = robots_from(answer.outcome, answer.status, body, answer.detail)
         gate = self._gate(site)
         gate.delay_s = max(gate.delay_s, min(robots.crawl_delay, self.settings.max_wait_s))

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import storage
-from pipeline.errors import ManifestError
+from pipeline.errors import ManifestError, StorageError
 from pipeline.ingest.outcomes import OK
 from pipeline.ingest.settings import FetchSettings
+from pipeline.manifest import located
 from pipeline.receipt import JsonObject
 
 _MANNERS = ("respect_robots", "opt_outs", "respect_tdm")
@@ -85,13 +86,31 @@ def lost_containers(values: pa.Table, data: str) -> list[str]:
     ]
 
 
-def still_good(values: pa.Table, data: str, before: JsonObject | None, now: JsonObject) -> np.ndarray:
-    """Which fetched rows need not be fetched again: bytes at hand, or failures that no changed limit explains."""
+def still_good(values: pa.Table, data: str, before: JsonObject | None, now: JsonObject,
+               retry: frozenset[str] = frozenset()) -> np.ndarray:
+    """Which fetched rows need not be fetched again: bytes at hand, or failures that no changed limit explains and
+    that are none of `retry`."""
     outcomes, containers = values.column("fetch_outcome"), values.column("container")
     lost = pa.array(lost_containers(values, data), pa.string())
     at_hand = pc.fill_null(pc.invert(pc.is_in(containers, lost)), True)
     unchanged = before is None or before == now
-    explained = pa.array([] if unchanged else sorted(BOUND_BY_LIMITS), pa.string())
+    explained = pa.array(sorted(retry if unchanged else retry | BOUND_BY_LIMITS), pa.string())
     settled = pc.invert(pc.is_in(outcomes, explained))
     good = pc.if_else(pc.equal(outcomes, OK), at_hand, settled)
     return np.asarray(good.to_numpy(zero_copy_only=False) if isinstance(good, pa.Array) else good.to_numpy(), bool)
+
+
+def whole(values: pa.Table, data: str, wanted: np.ndarray) -> np.ndarray:
+    """Which rows are without bytes, or have bytes that still are those of their SHA-256; only `wanted` are read."""
+    names = ("container", "offset", "length", "sha256")
+    places = zip(*(values.column(name).to_pylist() for name in names), strict=True)
+    return np.array([not want or place[0] is None or _same(*place, data=data)
+                     for want, place in zip(wanted.tolist(), places, strict=True)], bool)
+
+
+def _same(container: str, offset: int, length: int, sha256: bytes, *, data: str) -> bool:
+    try:
+        storage.read_range(located(container, data) or "", offset, length, sha256=sha256)
+    except StorageError:
+        return False
+    return True

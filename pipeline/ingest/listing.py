@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import ManifestError
-from pipeline.ingest.addresses import canonical, path_url, row_id
+from pipeline.ingest.addresses import canonical, member_url, path_url, row_id
 from pipeline.ingest.sources.base import Found, Log, Source, Web
 from pipeline.receipt import digest
 from pipeline.schema import INGEST, Column
@@ -41,6 +41,9 @@ HIDDEN = (
     Column("state", pa.string(), "changes when the bytes behind the address may have changed"),
     Column("refused", pa.string(), "outcome known before fetching"),
     Column("refused_detail", pa.string(), "its reason in words"),
+    Column("inside", pa.string(), "URL of the file that holds the bytes in place, for pictures inside others"),
+    Column("inside_offset", pa.int64(), "where they start there", "bytes"),
+    Column("inside_length", pa.int64(), "how many there are", "bytes"),
 )
 
 
@@ -148,15 +151,25 @@ def _rows(source: Source, generation: int, web: Web, log: Log) -> Iterator[dict[
             "id": row_id(name, kind, address, occurrence), "source": name, "kind": kind, "url": url,
             "occurrence": occurrence, "page_url": found.page_url, "captions": list(found.captions),
             "caption_origins": list(found.origins), "label": found.label, "license_url": found.license_url,
-            "state": state if found.path is not None else f"{state}@{generation}", "refused": refused,
+            "state": state if found.path is not None or found.place is not None else f"{state}@{generation}",
+            "refused": refused, **_place(found),
             "refused_detail": detail, **{f"source_{key}": value for key, value in found.extra.items()},
         }
+
+
+def _place(found: Found) -> dict[str, object]:
+    if found.place is None:
+        return {}
+    inside, _, offset, length = found.place
+    return {"inside": inside, "inside_offset": offset, "inside_length": length}
 
 
 def _address(found: Found) -> tuple[str, str | None, str | None]:
     """(canonical address, refused, detail) of a find."""
     if found.path is not None:
         return path_url(found.path), found.refused, found.refused_detail
+    if found.place is not None:
+        return member_url(*found.place[:2]), found.refused, found.refused_detail
     url = canonical(found.url)
     if url is None:
         return found.url, "bad_url", f"no http(s) address: {found.url[:200]!r}"

@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+import difflib
+
+from pipeline.errors import RecipeError
+
 OK = "ok"
 
 OUTCOMES: dict[str, str] = {
@@ -20,6 +24,7 @@ OUTCOMES: dict[str, str] = {
     "bad_response": "The answer is no valid HTTP: broken header, chunk or compression.",
     "too_large": "More bytes than ingest.fetch.max_bytes; reading stopped there. Raise it if you want such files.",
     "not_an_image": "The bytes do not begin like any picture format, whatever the header or the name says.",
+    "no_picture": "The sample in the tar has no member with a picture's ending, or none with the one asked for.",
     "empty": "The answer or the file has no bytes.",
     "robots": "The site's robots.txt asks not to fetch this address (RFC 9309); it was not fetched.",
     "opt_out": "The page or the picture asks not to be used for training (noai, noimageai, TDM-Reservation); "
@@ -32,3 +37,15 @@ OUTCOMES: dict[str, str] = {
     "unreadable_file": "The local file exists but cannot be read: no permission, or a disk error.",
 }
 """Outcome → explanation with advice, as `curate explain` prints it."""
+
+
+def failures(names: str) -> frozenset[str]:
+    """Outcomes other than `ok`, given with commas between. Raises RecipeError for one that does not exist."""
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    known = sorted(OUTCOMES.keys() - {OK})
+    for name in chosen:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise RecipeError(f"no failure is called {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                              hint=f"choose from {', '.join(known)}")
+    return frozenset(chosen)

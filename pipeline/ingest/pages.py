@@ -2,6 +2,7 @@
 
 Follows the HTML standard where it matters: `base href`, `srcset` (section 4.8.4.3), text content of
 `figcaption`. Lazy-loading attributes win over a placeholder in `src`; the largest candidate wins in a `srcset`.
+Pictures that are only declared (Open Graph, JSON-LD) follow.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from pipeline.ingest.addresses import canonical
+from pipeline.ingest.declared import declared_pictures
 from pipeline.ingest.politeness import BOT, opt_out, tdm_reserved
 from pipeline.ingest.sources.base import Page, Picture
 
@@ -36,8 +38,14 @@ def read_page(
     if respect_tdm and tdm_reserved(content for name, content in metas if name == "tdm-reservation"):
         refused = refused or "meta tdm-reservation: 1"
     follow = opt_out(robots, ("nofollow",)) is None
+    shown = list(_pictures(tree, base))
+    known = {picture.url for picture in shown}
+    for picture in declared_pictures(tree, base):
+        if picture.url not in known:
+            known.add(picture.url)
+            shown.append(picture)
     return Page(
-        url=url, outcome="ok", pictures=tuple(_pictures(tree, base)),
+        url=url, outcome="ok", pictures=tuple(shown),
         links=tuple(_links(tree, base)) if follow else (), opt_out=refused,
     )
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import unquote, urlsplit
 
 from protego import Protego
 
 BOT = "Gristmill"
 """The product token that robots.txt and X-Robots-Tag may name."""
+
+WELL_KNOWN_TDM = "/.well-known/tdmrep.json"
+TDM_BYTES = 1 << 20
+"""Longer tdmrep.json files are not read to their end, and then say nothing."""
 
 ROBOTS_BYTES = 500 * 1024
 """RFC 9309, section 2.5: at least this much of robots.txt is read; the rest is ignored."""
@@ -53,6 +59,40 @@ def opt_out(values: Iterable[str], directives: Sequence[str]) -> str | None:
 def tdm_reserved(values: Iterable[str]) -> bool:
     """Whether TDM-Reservation (TDMRep, W3C community group report) is set to 1."""
     return any(value.strip() == "1" for value in values)
+
+
+@dataclass(frozen=True)
+class Reservations:
+    """One origin's `/.well-known/tdmrep.json`: path patterns in their order, each with whether it reserves rights."""
+
+    rules: tuple[tuple[re.Pattern[str], bool], ...] = ()
+
+    def reserved(self, url: str) -> bool:
+        """Whether mining the resource at a canonical address is reserved: the first pattern that matches counts."""
+        parts = urlsplit(url)
+        path = unquote(f"{parts.path}?{parts.query}" if parts.query else parts.path)
+        return next((reserves for pattern, reserves in self.rules if pattern.match(path)), False)
+
+
+def reservations_from(body: bytes) -> Reservations:
+    """What a tdmrep.json says; entries that are not as TDMRep wants them say nothing, and neither does no JSON."""
+    try:
+        entries = json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return Reservations()
+    rules = []
+    for entry in entries if isinstance(entries, list) else [entries]:
+        location = entry.get("location") if isinstance(entry, dict) else None
+        if isinstance(location, str) and location.startswith("/"):
+            rules.append((_path_pattern(location), str(entry.get("tdm-reservation")).strip() == "1"))
+    return Reservations(tuple(rules))
+
+
+def _path_pattern(location: str) -> re.Pattern[str]:
+    """A path pattern of robots.txt's kind: a beginning, `*` for anything, `$` for the end."""
+    ends = location.endswith("$")
+    pieces = (re.escape(unquote(piece)) for piece in location.removesuffix("$").split("*"))
+    return re.compile(".*".join(pieces) + (r"\Z" if ends else ""), re.DOTALL)
 
 
 @dataclass(frozen=True)

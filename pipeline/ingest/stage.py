@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pipeline import storage
 from pipeline.errors import RecipeError
 from pipeline.ingest.fetch import READS, VALUES, FetchWorker
-from pipeline.ingest.freshness import RAW, Generations, limits, lost_containers, manners, still_good
+from pipeline.ingest.freshness import RAW, Generations, limits, lost_containers, manners, still_good, whole
 from pipeline.ingest.listing import CARRIED, FOLDER, HIDDEN, Frozen, Listing, freeze, key_of, source_columns
 from pipeline.ingest.settings import IngestSettings
 from pipeline.ingest.sources import build
@@ -104,7 +104,8 @@ class IngestStage(RowStage):
         now = limits(_settings(run).fetch)
 
         def good(values: pa.Table) -> np.ndarray:
-            return still_good(values, run.data, before, now)
+            settled = still_good(values, run.data, before, now, run.retry)
+            return settled & whole(values, run.data, settled) if output.force else settled
 
         return good
 

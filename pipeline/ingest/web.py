@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from pipeline.ingest.addresses import canonical
+from pipeline.ingest.client import Wish
 from pipeline.ingest.fetcher import Fetcher, opted_out
 from pipeline.ingest.pages import read_page
 from pipeline.ingest.settings import FetchSettings
@@ -81,10 +82,28 @@ class LazyWeb:
 
         return self._courier.call(all_of)
 
+    def files(self, urls: Sequence[str], max_bytes: int) -> list[tuple[str, str, bytes]]:
+        """Read files whole and politely; (outcome, detail, content) in the order of `urls`."""
+        if self._courier is None:
+            self._courier = Courier(self._settings)
+
+        async def all_of(fetcher: Fetcher) -> list[tuple[str, str, bytes]]:
+            return list(await asyncio.gather(*(_file(fetcher, url, max_bytes) for url in urls)))
+
+        return self._courier.call(all_of)
+
     def close(self) -> None:
         if self._courier is not None:
             self._courier.close()
             self._courier = None
+
+
+async def _file(fetcher: Fetcher, given: str, max_bytes: int) -> tuple[str, str, bytes]:
+    url = canonical(given)
+    if url is None:
+        return "bad_url", "not an http(s) address", b""
+    answer, body = await fetcher.file(url, Wish(max_bytes))
+    return answer.outcome, answer.detail, body
 
 
 async def _page(fetcher: Fetcher, given: str) -> Page:

@@ -152,19 +152,21 @@ def _draw_chunk(sizes: Sizes, wishes: list[Wish]) -> list[Thumbnail]:
     last = ""
     for wish in wishes:
         if wish.sha256 != last:
-            picture, last = _decoded(wish.place), wish.sha256
+            picture, last = _decoded(wish), wish.sha256
         assert picture is not None
         made = picture if isinstance(picture, Thumbnail) else _encoded(picture, wish.variant, sizes)
         thumbnails.append(made)
     return thumbnails
 
 
-def _decoded(place: Place) -> Picture | Thumbnail:
+def _decoded(wish: Wish) -> Picture | Thumbnail:
     """The picture, or a thumbnail that says why there is none."""
-    from pipeline.image import Unreadable, decode
+    from pipeline.image import UNCAPPED, Unreadable, decode
 
+    place, sha256 = wish.place, bytes.fromhex(wish.sha256)
     try:
-        return decode(storage.read_range(place.container, place.offset, place.length))
+        return decode(storage.read_range(place.container, place.offset, place.length, sha256=sha256),
+                      max_pixels=UNCAPPED)
     except Unreadable as error:
         return Thumbnail(None, error.reason)
     except (GristmillError, OSError) as error:

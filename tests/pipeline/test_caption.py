@@ -131,14 +131,15 @@ def test_who_needs_words_and_why() -> None:
         (True, ["IMG_1.jpg", "photo"], [0.05, 0.5]),
         (True, ["IMG_1.jpg", "a red circle"], [0.05, 0.31]),
         (True, ["a blue star", "a home"], [0.11, 0.1]),
+        (True, ["a blue star", "IMG_2.jpg"], [0.1, 0.25]),  # the file name's score is no reason to leave it
         (True, ["a blue star"], None),
         (False, [], []),
     )
     writers = [{"kind": "coca"}]
     weak = why_captioned(table, CaptionSettings(when="weak", min_score=0.2, captioners=writers), CHECK, 0)
-    assert weak == [None, "empty", "empty", "weak", None, "low_score", None, None]
+    assert weak == [None, "empty", "empty", "weak", None, "low_score", "low_score", None, None]
     every = why_captioned(table, CaptionSettings(when="all", captioners=writers), CHECK, 0)
-    assert every == ["all"] * 7 + [None]
+    assert every == ["all"] * 8 + [None]
 
 
 def test_a_share_of_good_rows_is_sampled_by_id_alone() -> None:

@@ -68,7 +68,14 @@ def test_file_names_are_not_used_as_captions() -> None:
     rows = _select([_words(("IMG_2231.jpg", 0.3)) | _written(("right", 0.4)),
                     _words(("IMG_2231.jpg", 0.3))], check="flag", min_clip_score=0.2)
     assert (rows[0]["caption"], rows[0]["original_rejected"]) == ("right", "weak")
-    assert not rows[1]["kept"]
+    # its score of 0.3 reaches the threshold, but it is no caption: the reason must not say that 0.3 is too low
+    assert (rows[1]["kept"], rows[1]["reason"], rows[1]["value"]) == (False, "no_caption", None)
+
+
+@pytest.mark.parametrize("require", [True, False])
+def test_a_picture_that_score_could_not_read_says_so(require: bool) -> None:
+    [row] = _select([{"pooled_captions": ["a house"], "caption_scores": None}], require_caption=require)
+    assert (row["kept"], row["dropped_by"], row["reason"]) == (False, "select", "bytes_lost")
 
 
 @pytest.mark.parametrize("model", ["none", "demo"])

@@ -129,6 +129,16 @@ def test_drawing_wants_the_settings_that_the_weights_mean_something_under(traine
     load_models(session(trained, cfg_dropout=0.5, sample={"steps": 9}, optimiser={**TINY["optimiser"], "lr": 9.0}))
 
 
+def test_a_damaged_note_of_the_vae_is_said(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    note = tmp_path / "run" / "runs" / "tiny" / "vae" / "vae.json"
+    for content in ("", "{", "[]", '{"made_with": 1, "shards": "x"}', '{"identity": {}}'):
+        note.write_text(content)
+        with pytest.raises(TrainingError, match="damaged") as caught:
+            train_vae(session(tmp_path / "run"))
+        assert "--fresh" in caught.value.hint
+
+
 def test_drawing_needs_no_data(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "runs", tmp_path / "runs")
     drawn = draw_to_folder(load_models(session(tmp_path)), ["a red square"], str(tmp_path / "a"), count=1,

@@ -39,13 +39,15 @@ class Found:
     """One picture at one address with the captions found there: a row to be.
 
     Either `url` is an address on the web (what is not well-formed becomes a `bad_url` row), or `path` is a
-    local file, used where it lies. `address` is what the id hangs on where that is not the canonical URL.
+    local file, used where it lies, or `place` is (file URL, member, offset, length) of bytes inside a file, used where
+    they lie. `address` is what the id hangs on where that is not the canonical URL.
     `state` changes when the bytes behind the address may have changed. `refused` is an outcome known before
     fetching (`opt_out`), `refused_detail` its reason in words. `extra` fills the columns the source declares.
     """
 
     url: str = ""
     path: str | None = None
+    place: tuple[str, str, int, int] | None = None
     captions: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     page_url: str | None = None
@@ -84,9 +86,13 @@ class Page:
 
 
 class Web(Protocol):
-    """The one thing a source may ask of the network: read these pages, answer in the same order."""
+    """What a source may ask of the network: read these pages or files, answer in the same order."""
 
     def pages(self, urls: Sequence[str]) -> list[Page]: ...
+
+    def files(self, urls: Sequence[str], max_bytes: int) -> list[tuple[str, str, bytes]]:
+        """(outcome, detail, content) of files for robots, such as sitemaps."""
+        ...
 
 
 @dataclass

@@ -6,7 +6,6 @@ A row's id hangs on the file's path inside the folder, so the folder may be move
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -18,16 +17,20 @@ from pydantic import Field, model_validator
 
 from pipeline.errors import SourceError
 from pipeline.ingest.sources._metadata import Metadata
+from pipeline.ingest.sources._sidecars import (
+    LABEL_KEYS,
+    LICENSE_KEYS,
+    PICTURES,
+    caption_lines,
+    captions_in,
+    first_of,
+    json_object,
+    text_of,
+    texts_of,
+)
 from pipeline.ingest.sources.base import Found, Log, Source, SourceSettings, Web
 
-ENDINGS = (
-    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif",
-    ".jxl", ".jp2", ".svg", ".ico", ".psd", ".ppm", ".pgm", ".pbm", ".qoi",
-)
-_SIDECARS = (".txt", ".json")
-_CAPTION_KEYS = ("caption", "captions", "text", "alt", "title", "description")
-_LABEL_KEYS = ("label", "class", "category")
-_LICENSE_KEYS = ("license_url", "license")
+_SIDECARS = (".txt", ".caption", ".json")
 
 
 class FolderSource(Source):
@@ -40,10 +43,10 @@ class FolderSource(Source):
             ("*",), description="paths inside the folder to take, with * as wildcard (also across /), "
             "e.g. color/svg/*.svg"
         )
-        caption_from: tuple[Literal["metadata", "txt", "json", "name"], ...] = Field(
-            ("metadata", "txt", "json", "name"), description="where captions come from, best first: metadata file, "
-            "<stem>.txt (a caption per line) or <stem>.json beside the picture; name: the file name in words, only "
-            "where nothing before it gave one"
+        caption_from: tuple[Literal["metadata", "txt", "caption", "json", "name"], ...] = Field(
+            ("metadata", "txt", "caption", "json", "name"), description="where captions come from, best first: "
+            "metadata file, <stem>.txt, <stem>.caption (a caption per line) or <stem>.json beside the picture; name: "
+            "the file name in words, only where nothing before it gave one"
         )
         label_from: Literal["none", "parent", "json", "metadata"] = Field(
             "none", description="where the class comes from: parent: the folder the picture lies in"
@@ -107,7 +110,7 @@ class FolderSource(Source):
             below[:] = [name for name in below if not name.startswith(".")]
             inside = "" if folder == self._root else os.path.relpath(folder, self._root).replace(os.sep, "/") + "/"
             for name in names:
-                if not name.startswith(".") and name.lower().endswith((*ENDINGS, *_SIDECARS)):
+                if not name.startswith(".") and name.lower().endswith((*PICTURES, *_SIDECARS)):
                     found[inside + name] = _state(os.path.join(folder, name))
         return dict(sorted(found.items(), key=lambda entry: os.fsencode(entry[0])))
 
@@ -123,12 +126,12 @@ class FolderSource(Source):
     def rows(self, web: Web, log: Log) -> Iterator[Found]:
         pictures = [
             path for path in self._files
-            if path.lower().endswith(ENDINGS) and any(fnmatchcase(path, each) for each in self._own.include)
+            if path.lower().endswith(PICTURES) and any(fnmatchcase(path, each) for each in self._own.include)
         ]
         if not pictures:
             raise SourceError(
                 f"source {self._own.name!r}: no pictures in {self._own.path}",
-                hint=f"endings looked for: {' '.join(ENDINGS)}; `include` is {', '.join(self._own.include)}",
+                hint=f"endings looked for: {' '.join(PICTURES)}; `include` is {', '.join(self._own.include)}",
             )
         for path in pictures:
             yield self._found(path, log)
@@ -143,8 +146,8 @@ class FolderSource(Source):
             path=os.path.join(self._root, path), address=path, state=self._files[path],
             captions=tuple(text for text, _ in captions), origins=tuple(origin for _, origin in captions),
             label=self._label(path, first, side),
-            license_url=_text(first.get(self._own.metadata_license)) or _first(side, _LICENSE_KEYS),
-            extra={key: _text(first.get(key)) for key in self._own.metadata_keep},
+            license_url=text_of(first.get(self._own.metadata_license)) or first_of(side, LICENSE_KEYS),
+            extra={key: text_of(first.get(key)) for key in self._own.metadata_keep},
         )
 
     def _captions(self, path: str, stem: str, entries: list[dict[str, Any]], side: dict[str, Any],
@@ -160,29 +163,26 @@ class FolderSource(Source):
     def _texts(self, origin: str, path: str, stem: str, entries: list[dict[str, Any]], side: dict[str, Any],
                ) -> list[str]:
         if origin == "metadata":
-            return [text for entry in entries for key in self._own.metadata_captions for text in _list(entry.get(key))]
-        if origin == "txt" and f"{stem}.txt" in self._files:
-            return [line.strip() for line in self._read(f"{stem}.txt").decode("utf-8-sig", "replace").splitlines()]
+            keys = self._own.metadata_captions
+            return [text for entry in entries for key in keys for text in texts_of(entry.get(key))]
+        if origin in ("txt", "caption") and f"{stem}.{origin}" in self._files:
+            return caption_lines(self._read(f"{stem}.{origin}"))
         if origin == "json":
-            return [text for key in _CAPTION_KEYS for text in _list(side.get(key))]
+            return captions_in(side)
         return [name_in_words(path)] if origin == "name" else []
 
     def _label(self, path: str, entry: dict[str, Any], side: dict[str, Any]) -> str | None:
         if self._own.label_from == "parent":
             return os.path.basename(os.path.dirname(path)) or os.path.basename(self._root)
         if self._own.label_from == "metadata":
-            return _text(entry.get(self._own.metadata_label))
-        return _first(side, _LABEL_KEYS) if self._own.label_from == "json" else None
+            return text_of(entry.get(self._own.metadata_label))
+        return first_of(side, LABEL_KEYS) if self._own.label_from == "json" else None
 
     def _json(self, path: str, log: Log) -> dict[str, Any]:
-        try:
-            value = json.loads(self._read(path))
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
+        value = json_object(self._read(path))
+        if value is None:
             log.count("sidecars that are no JSON object")
-            return {}
-        return value
+        return value or {}
 
     def _read(self, path: str) -> bytes:
         try:
@@ -206,20 +206,3 @@ def _state(path: str) -> str:
     except OSError:
         return "gone"
     return f"{stat.st_size}-{stat.st_mtime_ns}"
-
-
-def _text(value: Any) -> str | None:
-    """A value as text; None for nothing, empty text and containers."""
-    if value is None or value == "" or isinstance(value, (dict, list)):
-        return None
-    return str(value).strip() or None
-
-
-def _list(value: Any) -> list[str]:
-    """Captions in a value: one text or a list of them."""
-    values = value if isinstance(value, list) else [value]
-    return [text for each in values if (text := _text(each)) is not None]
-
-
-def _first(values: dict[str, Any], keys: tuple[str, ...]) -> str | None:
-    return next((text for key in keys if (text := _text(values.get(key))) is not None), None)

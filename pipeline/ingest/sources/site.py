@@ -11,9 +11,10 @@ from fnmatch import fnmatchcase
 from typing import ClassVar, Literal, cast
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline.errors import SourceError
+from pipeline.ingest.sources._sitemaps import pages_in
 from pipeline.ingest.sources.base import WEB_STATE, Found, Log, Page, Source, SourceSettings, Web
 
 _WAVE = 256
@@ -34,7 +35,10 @@ class SiteSource(Source):
 
     class Settings(SourceSettings):
         kind: Literal["site"] = Field("site", description="pictures on linked web pages")
-        start: tuple[str, ...] = Field(min_length=1, description="addresses of the pages to start from")
+        start: tuple[str, ...] = Field((), description="addresses of the pages to start from")
+        sitemaps: tuple[str, ...] = Field(
+            (), description="addresses of sitemaps (XML, index or text, also .gz); their pages are start pages too"
+        )
         scope: Literal["host", "subdomains", "prefix"] = Field(
             "host", description="links followed: host: to the start pages' own hosts; subdomains: also to hosts "
             "below them; prefix: only to addresses in the start pages' folders"
@@ -48,10 +52,16 @@ class SiteSource(Source):
             "any", description="hosts of pictures: any: wherever pages show them from; scope: as for links"
         )
 
+        @model_validator(mode="after")
+        def _has_a_start(self) -> SiteSource.Settings:
+            if not self.start and not self.sitemaps:
+                raise ValueError("give `start`, the addresses of pages, or `sitemaps`")
+            return self
+
     def __init__(self, settings: SourceSettings) -> None:
         super().__init__(settings)
         self._own = cast(SiteSource.Settings, settings)
-        self._roots = [_root(url) for url in self._own.start]
+        self._roots = [_root(url) for url in self._own.start or self._own.sitemaps]
 
     def fingerprint(self) -> str:
         return WEB_STATE
@@ -73,7 +83,8 @@ class SiteSource(Source):
 
     def _crawl(self, web: Web, log: Log) -> Iterator[Page]:
         """Pages that could be read, level by level; those that could not go into the log."""
-        level, left = list(dict.fromkeys(self._own.start)), self._own.max_pages
+        listed = (url for url in pages_in(self._own.sitemaps, web, log) if self._follows(url))
+        level, left = list(dict.fromkeys((*self._own.start, *listed))), self._own.max_pages
         asked, arrived = set(level), set[str]()
         for depth in range(self._own.max_depth + 1):
             taken, beyond, following = level[:left], level[left:], list[str]()
@@ -91,7 +102,7 @@ class SiteSource(Source):
                 asked.update(new)
                 following += new
             if not arrived:
-                raise self._nothing(log)
+                raise self._nothing(level, log)
             level = following
         log.count("pages beyond the limits", len(level))
 
@@ -116,8 +127,9 @@ class SiteSource(Source):
             return any(host == root or host.endswith(f".{root}") for root, _ in self._roots)
         return any(host == root and path.startswith(folder) for root, folder in self._roots)
 
-    def _nothing(self, log: Log) -> SourceError:
-        first = log.failed[0] if log.failed else {"url": self._own.start[0], "outcome": "no page", "detail": ""}
+    def _nothing(self, level: Sequence[str], log: Log) -> SourceError:
+        asked = next(iter((*level, *self._own.sitemaps)))
+        first = log.failed[0] if log.failed else {"url": asked, "outcome": "no page", "detail": ""}
         hint = _ADVICE.get(first["outcome"], "open the address in a browser; correct `start`, or try again later")
         detail = f" ({first['detail']})" if first["detail"] else ""
         return SourceError(
@@ -130,6 +142,7 @@ _ADVICE = {
     "private_address": "name the host in ingest.fetch.allow_hosts if it may lie in a private network",
     "robots": "the site does not want to be crawled; choose another source",
     "not_a_page": "`start` wants HTML pages; list addresses of pictures in a source of kind urls",
+    "bad_sitemap": "open the address in a browser: a sitemap is XML, or a text file with an address per line",
     "dns": "check the spelling of the host, and the connection",
     "connect": "check that the server is up, and the connection",
 }

@@ -110,7 +110,8 @@ def settings_for(server: Hostile, **changes: Any) -> FetchSettings:
 def chunk_of(urls: list[str]) -> pa.Table:
     return pa.table({
         "id": [f"{number:032x}" for number in range(len(urls))], "url": urls, "state": ["@0"] * len(urls),
-        "refused": pa.nulls(len(urls), pa.string()), "refused_detail": pa.nulls(len(urls), pa.string()),
+        **{name: pa.nulls(len(urls), pa.string()) for name in ("refused", "refused_detail", "inside")},
+        **{name: pa.nulls(len(urls), pa.int64()) for name in ("inside_offset", "inside_length")},
     })
 
 
@@ -225,6 +226,28 @@ def test_robots_as_in_rfc_9309(tmp_path: Path, respond: bytes | hostile.Behaviou
         table = worker(chunk_of([server.base + "/p.png"]))
         assert table.column("fetch_outcome").to_pylist() == [outcome]
         assert server.hits["/p.png"] == (outcome == "ok")
+
+
+@pytest.mark.parametrize(("respond", "outcome"), [
+    (reply(b'[{"location": "/a/", "tdm-reservation": 1}]', kind="application/json"), "opt_out"),
+    (reply(b'[{"location": "/b/", "tdm-reservation": 1}]'), "ok"), (reply(b"", 404), "ok"), (reply(b"", 500), "ok"),
+    (hostile.redirect("/moved.json"), "opt_out"), (hostile.cut(b""), "ok"), (reply(b"[" * 2_000_000), "ok"),
+])
+def test_tdmrep_json_is_obeyed_before_anything_is_asked_for(
+        tmp_path: Path, respond: bytes | hostile.Behaviour, outcome: str) -> None:
+    rules = reply(b'[{"location": "/a", "tdm-reservation": 1}]')
+    paths = {"/robots.txt": reply(b"", 404), "/.well-known/tdmrep.json": respond, "/moved.json": rules,
+             "/a/p.png": reply(PICTURE)}
+    with hostile.serve(paths) as server:
+        worker = FetchWorker(settings_for(server, retries=0), str(tmp_path))
+        rows = worker(chunk_of([f"{server.base}/a/p.png"] * 2)).to_pylist()
+        assert [row["fetch_outcome"] for row in rows] == [outcome] * 2
+        assert server.hits["/a/p.png"] == (2 if outcome == "ok" else 0)
+        asked = server.hits["/.well-known/tdmrep.json"]
+        assert asked == 1 or callable(respond)  # the network library repeats by itself what broke off at once
+        free = FetchWorker(settings_for(server, retries=0, respect_tdm=False), str(tmp_path))
+        assert free(chunk_of([f"{server.base}/a/p.png"])).column("fetch_outcome").to_pylist() == ["ok"]
+        assert server.hits["/.well-known/tdmrep.json"] == asked
 
 
 def test_one_host_is_not_leant_on(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from pipeline.engine import LocalEngine
 from pipeline.errors import RecipeError, SourceError, StorageError
 from pipeline.ingest.addresses import row_id
+from pipeline.ingest.outcomes import failures
 from pipeline.ingest.settings import IngestSettings
 from pipeline.ingest.stage import IngestStage
 from pipeline.progress import Progress
@@ -40,6 +41,9 @@ PATHS: dict[str, bytes | hostile.Behaviour] = {
     "/1.png": reply(hostile.png(1)), "/secret/2.png": reply(hostile.png(2)), "/3.png": reply(hostile.png(3)),
     "/secret/index.html": reply(b"", kind="text/html"),
 }
+
+
+FOR_ROBOTS = {"/robots.txt", "/.well-known/tdmrep.json"}
 
 
 @dataclass
@@ -159,7 +163,7 @@ def test_failed_rows_are_tried_again_when_a_limit_changes(server: Hostile, tmp_p
     before = Counter(server.hits)
     rows, _ = ingest(tmp_path, site_settings(server, max_bytes=8000))
     assert [r["fetch_outcome"] for r in rows][:2] == ["ok", "ok"]
-    assert set(server.hits - before) <= {"/1.png", "/robots.txt"}  # no page, no picture that had an answer
+    assert set(server.hits - before) <= {"/1.png", *FOR_ROBOTS}  # no page, no picture that had an answer
     changed, computed = ingest(tmp_path, site_settings(server, max_bytes=8000, concurrency=3, delay_s=0.001))
     assert (changed, computed) == (rows, False)  # what decides no outcome makes nothing stale
 
@@ -191,7 +195,7 @@ def test_adding_a_source_appends_rows_and_fetches_only_those(server: Hostile, tm
     assert [(r["url"], r["captions"], r["source_width"], r["fetch_outcome"]) for r in urls] == [
         (f"{server.base}/3.png", ["three"], "30", "ok"), ("ftp://x", ["bad"], "", "bad_url"),
         (f"{server.base}/3.png", ["tres"], "31", "ok")]
-    assert set(server.hits - before) == {"/3.png", "/robots.txt"}
+    assert set(server.hits - before) == {"/3.png", *FOR_ROBOTS}
 
 
 def test_folder_ids_survive_a_move(tmp_path: Path) -> None:
@@ -206,6 +210,30 @@ def test_folder_ids_survive_a_move(tmp_path: Path) -> None:
     after = rows("there")
     assert [r["id"] for r in before] == [r["id"] for r in after]
     assert after[0]["container"] == str(tmp_path / "there/sub/a.png")
+
+
+def test_only_rows_that_failed_as_named_are_asked_for_again(server: Hostile, tmp_path: Path) -> None:
+    settings = site_settings(server)
+    first, _ = ingest(tmp_path, settings)
+    server.paths["/missing.png"], server.paths["/1.png"] = reply(hostile.png(7)), reply(hostile.png(9))
+    before = Counter(server.hits)
+    run = make_run(tmp_path, settings)
+    run.retry = failures("timeout, not_found")
+    run_stage(IngestStage(), run, force=True)
+    rows = run.manifests.stage("ingest").arrow().to_pylist()
+    assert [row["fetch_outcome"] for row in rows] == ["ok", "ok", "robots", "ok", "opt_out", "opt_out"]
+    assert rows[3]["sha256"] == hashlib.sha256(hostile.png(7)).digest()
+    assert [rows[at] for at in (0, 1, 2, 4, 5)] == [first[at] for at in (0, 1, 2, 4, 5)]
+    assert set(server.hits - before) == {"/missing.png", *FOR_ROBOTS}
+    assert ingest(tmp_path, settings) == (rows, False)
+
+
+def test_a_failure_to_retry_must_exist() -> None:
+    assert failures("") == frozenset()
+    with pytest.raises(RecipeError, match=r"'time-out'; did you mean 'timeout'\?"):
+        failures("dns,time-out")
+    with pytest.raises(RecipeError, match="'ok'"):
+        failures("ok")
 
 
 def test_a_changed_folder_is_noticed(tmp_path: Path) -> None:
@@ -260,7 +288,7 @@ def test_finished_chunks_are_not_fetched_again(tmp_path: Path) -> None:
         before = Counter(server.hits)
         resumed, _ = ingest(tmp_path / "a", settings)
         asked = server.hits - before
-        assert set(asked) == {f"/{n}.png" for n in range(8, 12)} | {"/robots.txt"}  # neither pages nor chunks 0 and 1
+        assert set(asked) == {f"/{n}.png" for n in range(8, 12)} | FOR_ROBOTS  # neither pages nor chunks 0 and 1
         whole, _ = ingest(tmp_path / "b", settings)
         assert resumed == whole
         names = [sorted(p.name for p in (tmp_path / f / "data/raw").iterdir()) for f in "ab"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
+from pipeline.ingest.addresses import canonical
 from pipeline.ingest.fetcher import retry_after
-from pipeline.ingest.politeness import HostGate, opt_out, robots_from, tdm_reserved, user_agent
+from pipeline.ingest.politeness import HostGate, opt_out, reservations_from, robots_from, tdm_reserved, user_agent
 
 WORDS = ("noai", "noimageai")
 
@@ -32,6 +34,29 @@ def test_tdm_reservation_is_one_or_nothing() -> None:
     assert tdm_reserved([" 1 "])
     assert not tdm_reserved(["0"])
     assert not tdm_reserved([])
+
+
+@pytest.mark.parametrize(("path", "reserved"), [
+    ("/", True), ("/photos/a.jpg", True), ("/open/a.jpg", False), ("/open/secret/a.jpg", False), ("/a/b.raw", False),
+    ("/a/b.raw?big", True), ("/caf\u00e9/a", True), ("/50%25.png", False), ("/exact", False), ("/exactly", True),
+])
+def test_tdmrep_json_is_read_first_match_first(path: str, reserved: bool) -> None:
+    rules = [{"location": "/open/", "tdm-reservation": 0}, {"location": "/open/secret/", "tdm-reservation": 1},
+             {"location": "/*.raw$", "tdm-reservation": "0"}, {"location": "/50%25.png", "tdm-reservation": 0},
+             {"location": "/exact$", "tdm-reservation": 0}, {"location": 7}, "odd", {"tdm-reservation": 1},
+             {"location": "/", "tdm-reservation": 1, "tdm-policy": "https://h/policy.json"}]
+    url = canonical(f"http://h{path}")
+    assert url is not None
+    assert reservations_from(b"\xef\xbb\xbf" + json.dumps(rules).encode()).reserved(url) == reserved
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"null", b"7", b"[[]]", b'"x"', b"\xff\xfe", b"[" * 100_000])
+def test_a_tdmrep_json_that_is_none_says_nothing(body: bytes) -> None:
+    assert not reservations_from(body).reserved("http://h/")
+
+
+def test_one_rule_outside_a_list_counts() -> None:
+    assert reservations_from(b'{"location": "/", "tdm-reservation": 1}').reserved("http://h/a")
 
 
 @pytest.mark.parametrize(("path", "allowed"), [  # RFC 9309, section 5.1 and 5.2

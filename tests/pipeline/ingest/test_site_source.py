@@ -17,10 +17,15 @@ class Paper:
     def __init__(self, links: dict[str, list[str]], **pages: Page) -> None:
         self.links, self.asked = links, list[str]()
         self.special = pages
+        self.sitemaps: dict[str, bytes] = {}
 
     def pages(self, urls: Sequence[str]) -> list[Page]:
         self.asked += urls
         return [self._page(url) for url in urls]
+
+    def files(self, urls: Sequence[str], max_bytes: int) -> list[tuple[str, str, bytes]]:
+        return [("ok", "", self.sitemaps[url]) if url in self.sitemaps else ("not_found", "HTTP 404", b"")
+                for url in urls]
 
     def _page(self, url: str) -> Page:
         if url not in self.links:
@@ -126,3 +131,20 @@ def test_pictures_of_pages_that_opt_out_are_rows_with_the_reason() -> None:
         "http://h/b": "opt_out", "http://h/b1": "opt_out"}
     assert rows[1].refused_detail == "the page says meta robots: noai"
     assert log.counts["pages that opt out"] == 2
+
+
+def test_pages_of_a_sitemap_are_start_pages_within_the_scope() -> None:
+    web = Paper({**TREE, "http://h/alone": [], "http://other/": []})
+    web.sitemaps["http://h/map.txt"] = b"http://h/alone\nhttp://h/b\nhttp://other/\nhttp://h/a.png\n"
+    rows, log = crawl(web, sitemaps=("http://h/map.txt",), max_depth=0)
+    assert pages_of(rows) == ["http://h/", "http://h/alone", "http://h/b"]
+    rows, log = crawl(web, start=(), sitemaps=("http://h/map.txt",), exclude=("*/alone",))
+    assert pages_of(rows) == ["http://h/b", "http://h/b1", "http://h/a", "http://h/deep", "http://h/a1", "http://h/"]
+    assert log.counts["sitemaps"] == 1
+
+
+def test_a_site_without_a_start_or_whose_sitemap_is_away_is_said() -> None:
+    with pytest.raises(ValueError, match="sitemaps"):
+        SiteSource.Settings.model_validate({"name": "s"})
+    with pytest.raises(SourceError, match=r"http://h/map\.xml: not_found"):
+        crawl(Paper({}), start=(), sitemaps=("http://h/map.xml",))

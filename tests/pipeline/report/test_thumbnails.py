@@ -47,6 +47,21 @@ def draw(folder: Path, *rows: dict[str, Any], engine: Any = None, crop: bool = F
     return thumbnails, thumbnails.draw(engine or LocalEngine(2), str(folder))
 
 
+def test_another_picture_in_its_place_is_not_shown_and_not_kept(tmp_path: Path) -> None:
+    row = row_of(tmp_path / "raw.tar", halves())
+    whole = (tmp_path / "raw.tar").read_bytes()
+    other = png(np.full((100, 200, 3), 9))
+    (tmp_path / "raw.tar").write_bytes(b"before" + other + bytes(len(whole) - 6 - len(other)))
+    thumbnails, _ = draw(tmp_path, row)
+    made = thumbnails.get(thumbnails.want(row))
+    assert made.data is None
+    assert (made.problem or "").startswith(LOST)
+    (tmp_path / "raw.tar").write_bytes(whole)
+    thumbnails, drawn = draw(tmp_path, row)
+    assert drawn == 1
+    assert thumbnails.get(thumbnails.want(row)).data is not None
+
+
 def test_a_thumbnail_shows_its_picture(tmp_path: Path) -> None:
     row = row_of(tmp_path / "raw.tar", halves())
     thumbnails, drawn = draw(tmp_path, row)

@@ -37,6 +37,19 @@ def test_latents_are_smaller_by_downsample_and_decode_to_the_pictures_shape(keys
     assert (made.downsample, made.latent_channels) == (factor, 4)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_fresh_vae_lets_every_colour_axis_through(seed: int) -> None:
+    """An axis that is dead at the start stays so in a short training: once, no picture had any green."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        made = build_vae(VaeSettings())
+        flat = (torch.rand(256, 3, 1, 1) * 2 - 1).expand(-1, -1, 32, 32).contiguous()
+        given, drawn = flat.mean((2, 3)), made.decode(made.encode(flat)).mean((2, 3))
+    for axis in ([1, 1, 1], [1, -1, 0], [1, -2, 1]):
+        weights = torch.tensor(axis, dtype=torch.float)
+        assert torch.corrcoef(torch.stack([given @ weights, drawn @ weights]))[0, 1] > 0.9
+
+
 @pytest.mark.parametrize("keys", [TINY, KL])
 def test_fit_scale_gives_latents_unit_deviation_and_changes_no_picture(keys: dict[str, Any]) -> None:
     made = vae(**keys)
