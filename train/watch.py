@@ -31,6 +31,7 @@ from train.loop import State, StepResult, losses
 LOG = "log.jsonl"
 SPIKE_DEVIATIONS = 6.0
 SPIKE_MEMORY = 0.98
+LEAST_LOSS, LEAST_DEVIATION = 1e-12, 1e-3
 OVERFITTING_CHECKS = 3
 OVERFITTING_RISE = 1.02
 
@@ -179,19 +180,24 @@ class Watch:
 
 
 class Spikes:
-    """Loss spikes: more than six standard deviations above the running mean of the loss."""
+    """Loss spikes: more than six standard deviations above the running mean of the loss's logarithm.
+
+    Of the logarithm, because losses of small batches have a long tail: of the loss itself, one in four hundred would be
+    called a spike.
+    """
 
     def __init__(self) -> None:
         self._count, self._mean, self._square = 0, 0.0, 0.0
 
     def is_spike(self, loss: float) -> bool:
+        level = math.log(max(loss, LEAST_LOSS))
         memory = min(SPIKE_MEMORY, self._count / (self._count + 1))
         deviation = math.sqrt(max(self._square - self._mean**2, 0.0))
-        spike = self._count >= 50 and loss > self._mean + SPIKE_DEVIATIONS * max(deviation, 1e-3 * self._mean)
+        spike = self._count >= 50 and level > self._mean + SPIKE_DEVIATIONS * max(deviation, LEAST_DEVIATION)
         if not spike:
             self._count += 1
-            self._mean = memory * self._mean + (1 - memory) * loss
-            self._square = memory * self._square + (1 - memory) * loss * loss
+            self._mean = memory * self._mean + (1 - memory) * level
+            self._square = memory * self._square + (1 - memory) * level * level
         return spike
 
 

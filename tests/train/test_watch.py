@@ -47,6 +47,13 @@ def test_a_spike_stands_out_of_noise() -> None:
     assert not spikes.is_spike(1.2)
 
 
+def test_the_long_tail_of_a_small_batch_is_no_spike() -> None:
+    rng, spikes = np.random.default_rng(0), Spikes()
+    assert not any(spikes.is_spike(float(value)) for value in 0.1 * rng.lognormal(0, 0.4, 5000))
+    assert spikes.is_spike(2.0)
+    assert not spikes.is_spike(0.0)
+
+
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
     return write_shards(tmp_path / "shards", rows=40)
