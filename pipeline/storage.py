@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any, BinaryIO, cast
+from urllib.parse import quote, unquote
 
 import fsspec
 
@@ -25,8 +26,17 @@ _PARTIAL = ".partial-"
 def local(url: str) -> str | None:
     """The plain path of a local URL, or None for remote ones."""
     if url.startswith("file://"):
-        return url[len("file://"):]
+        return unquote(url.removeprefix("file://"), errors="surrogateescape")
     return None if "://" in url else url
+
+
+def as_text(path: str) -> str:
+    """A local path as text that any file can hold: itself, or, for a name that is no UTF-8, its escaped URL."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "file://" + quote(os.fsencode(path))
+    return path
 
 
 def join(base: str, *names: str) -> str:

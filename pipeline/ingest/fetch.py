@@ -129,7 +129,7 @@ def local_file(path: str) -> Fetched:
     kind = sniff(head)
     if kind is None:
         return Fetched("not_an_image", f"begins with {head[:16]!r}")
-    return Fetched(OK, None, None, None, kind[0], digest.digest(), path, 0, length)
+    return Fetched(OK, None, None, None, kind[0], digest.digest(), storage.as_text(path), 0, length)
 
 
 def inside_file(container: str, offset: int, length: int) -> Fetched:

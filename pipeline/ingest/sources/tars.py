@@ -78,7 +78,8 @@ class TarsSource(Source):
             raise SourceError(f"source {name!r}: no tars at {path}",
                               hint="give a .tar, a folder that holds some, or a wildcard; compressed tars must be "
                               "unpacked first, for pictures in them cannot be found by their place")
-        return [url if storage.local(url) is None else os.path.abspath(storage.local(url) or url) for url in found]
+        local = ((url, storage.local(url)) for url in found)
+        return [url if path is None else storage.as_text(os.path.abspath(path)) for url, path in local]
 
     @cached_property
     def _states(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
+from pipeline import storage
 from pipeline.engine import LocalEngine
 from pipeline.errors import RecipeError, SourceError, StorageError
 from pipeline.ingest.addresses import row_id
@@ -353,3 +354,13 @@ def test_every_setting_is_described() -> None:
 def test_receipt_counts_outcomes(server: Hostile, tmp_path: Path) -> None:
     receipt: Receipt = run_stage(IngestStage(), make_run(tmp_path, site_settings(server)))[0]
     assert receipt.counts == {"ok": 2, "robots": 1, "not_found": 1, "opt_out": 2}
+
+
+def test_file_names_that_are_no_text_and_odd_ones_are_read(tmp_path: Path) -> None:
+    names = [b"bad\xff.png", b"new\nline.png", "é ☃ %41 #?.png".encode()]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/in-" + name)).write_bytes(PICTURE)
+    rows, _ = ingest(tmp_path / "run", {"sources": [{"kind": "folder", "name": "disk", "path": str(tmp_path)}]})
+    assert [row["fetch_outcome"] for row in rows] == ["ok"] * 3
+    for row in rows:
+        assert storage.read_range(row["container"], 0, row["length"], sha256=row["sha256"]) == PICTURE
