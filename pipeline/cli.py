@@ -92,7 +92,7 @@ def ingest(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: Workd
 
     job = _run(recipe, sets, workdir, source, refresh=refresh, quiet=quiet)
     job.retry = failures(retry)
-    stages.execute(job, ["ingest"], force=force or bool(job.retry))
+    stages.execute(job, ["ingest"], force=force or bool(job.retry))  # a retry looks at failed rows alone: see `holds`
 
 
 @app.command()

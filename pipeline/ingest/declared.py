@@ -79,9 +79,7 @@ def _image_object(node: Mapping[str, object], base: str) -> Picture | None:
 
 
 def _texts(value: object) -> list[str]:
-    """Texts of a JSON-LD property, which may be one, several, or a node with an `@id`."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        return _texts(value.get("@id"))
-    return [text for each in value for text in _texts(each)] if isinstance(value, list) else []
+    """Texts of a JSON-LD property, which may be one, several, or nodes with an `@id`; deeper ones are not looked at."""
+    values = value if isinstance(value, list) else [value]
+    texts = (each.get("@id") if isinstance(each, Mapping) else each for each in values)
+    return [text for text in texts if isinstance(text, str)]

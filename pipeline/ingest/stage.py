@@ -105,7 +105,7 @@ class IngestStage(RowStage):
 
         def good(values: pa.Table) -> np.ndarray:
             settled = still_good(values, run.data, before, now, run.retry)
-            return settled & whole(values, run.data, settled) if output.force else settled
+            return settled & whole(values, run.data, settled) if output.force and not run.retry else settled
 
         return good
 

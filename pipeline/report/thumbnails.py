@@ -161,12 +161,12 @@ def _draw_chunk(sizes: Sizes, wishes: list[Wish]) -> list[Thumbnail]:
 
 def _decoded(wish: Wish) -> Picture | Thumbnail:
     """The picture, or a thumbnail that says why there is none."""
-    from pipeline.image import UNCAPPED, Unreadable, decode
+    from pipeline.image import Unreadable, decode
 
     place, sha256 = wish.place, bytes.fromhex(wish.sha256)
     try:
-        return decode(storage.read_range(place.container, place.offset, place.length, sha256=sha256),
-                      max_pixels=UNCAPPED)
+        # No more than the default cap: the page also shows what `measure` refused for its size.
+        return decode(storage.read_range(place.container, place.offset, place.length, sha256=sha256))
     except Unreadable as error:
         return Thumbnail(None, error.reason)
     except (GristmillError, OSError) as error:

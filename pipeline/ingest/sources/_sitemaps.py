@@ -6,6 +6,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
 from xml.etree.ElementTree import ParseError, iterparse
 
 from pipeline.ingest.sources.base import Log, Web
@@ -60,8 +61,8 @@ def read_sitemap(body: bytes) -> tuple[list[str], list[str]]:
     plain = _unpacked(body)
     if not plain.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         return [], _lines(plain)
-    if b"<!ENTITY" in plain or b"<!DOCTYPE" in plain:
-        raise SitemapError("it declares a document type, which sitemaps do not have")
+    if b"\0" in plain or b"<!ENTITY" in plain or b"<!DOCTYPE" in plain:
+        raise SitemapError("it declares a document type or is no UTF-8, as sitemaps must be")
     maps: list[str] = []
     pages: list[str] = []
     path: list[str] = []
@@ -76,7 +77,7 @@ def read_sitemap(body: bytes) -> tuple[list[str], list[str]]:
             if where in (["sitemap", "loc"], ["url", "loc"]) and _is_address(address):
                 (maps if where[0] == "sitemap" else pages).append(address)
             node.clear()  # a sitemap may hold 50,000 entries
-    except ParseError as error:
+    except (ParseError, ValueError, LookupError) as error:  # the latter two for encodings that expat does not know
         raise SitemapError(f"it is not well-formed: {error}") from None
     return maps, pages
 
@@ -108,4 +109,7 @@ def _lines(plain: bytes) -> list[str]:
 
 def _is_address(text: str) -> bool:
     """Sitemaps name whole addresses only."""
-    return text.lower().startswith(("http://", "https://"))
+    try:
+        return urlsplit(text).scheme.lower() in ("http", "https")
+    except ValueError:  # e.g. http://[x/
+        return False

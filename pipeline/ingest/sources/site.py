@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import ClassVar, Literal, cast
 from urllib.parse import urlsplit
 
@@ -83,7 +84,8 @@ class SiteSource(Source):
 
     def _crawl(self, web: Web, log: Log) -> Iterator[Page]:
         """Pages that could be read, level by level; those that could not go into the log."""
-        listed = (url for url in pages_in(self._own.sitemaps, web, log) if self._follows(url))
+        listed = islice((url for url in pages_in(self._own.sitemaps, web, log) if self._follows(url)),
+                        self._own.max_pages)
         level, left = list(dict.fromkeys((*self._own.start, *listed))), self._own.max_pages
         asked, arrived = set(level), set[str]()
         for depth in range(self._own.max_depth + 1):
@@ -91,7 +93,8 @@ class SiteSource(Source):
             left -= len(taken)
             log.count("pages beyond the limits", len(beyond))
             for page in self._read(web, taken, log):
-                if depth == 0 and _root(page.url) not in self._roots:  # example.org led to www.example.org
+                # example.org led to www.example.org; a sitemap's pages may lead anywhere
+                if depth == 0 and not self._own.sitemaps and _root(page.url) not in self._roots:
                     self._roots.append(_root(page.url))
                 if page.url in arrived or not self._in_scope(page.url):  # redirected to a page read already, or away
                     continue

@@ -156,6 +156,8 @@ def _samples(file: BinaryIO, url: str, log: Log) -> Iterator[_Sample]:
         with tarfile.open(fileobj=file, mode="r:", errorlevel=0) as tar:
             for member in tar:
                 cast(Any, tar).members = []  # or a tar of a million members would be kept in memory
+                if member.size < 0 or tar.offset <= member.offset:  # else tarfile reads the same header for ever
+                    raise tarfile.ReadError(f"a size of {member.size} bytes at byte {member.offset}")
                 if not member.isreg() or os.path.basename(member.name).startswith("."):
                     continue
                 folder, _, base = member.name.rpartition("/")
@@ -168,7 +170,7 @@ def _samples(file: BinaryIO, url: str, log: Log) -> Iterator[_Sample]:
                     sample = _Sample(name)
                 sample.members[ending] = member
             _check_end(file, tar.offset, url, log)
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         log.fail(url, "broken_tar", str(error))
     if sample is not None:
         yield sample

@@ -52,6 +52,8 @@ def test_image_objects_wherever_they_stand() -> None:
 
 
 def test_what_is_no_json_says_nothing() -> None:
-    for text in ("{", "[" * 100_000, '{"@type": 7}', '{"@type": {"@type": "ImageObject"}}', '"x"', ""):
+    for text in ("{", "[" * 100_000,
+                 '{"@type":' + "[" * 600 + "]" * 600 + "}",
+                 '{"@type": 7}', '{"@type": {"@type": "ImageObject"}}', '"x"', ""):
         assert pictures(f'<script type="application/ld+json">{text}</script><img src=a.png>') == [
             Picture("https://h/post/a.png")]

@@ -50,6 +50,12 @@ def test_tdmrep_json_is_read_first_match_first(path: str, reserved: bool) -> Non
     assert reservations_from(b"\xef\xbb\xbf" + json.dumps(rules).encode()).reserved(url) == reserved
 
 
+def test_a_pattern_cannot_keep_us_busy() -> None:
+    rules = json.dumps([{"location": "/" + "*a" * 20 + "*b$", "tdm-reservation": 1}]).encode()
+    assert not reservations_from(rules).reserved("http://h/" + "a" * 8000)
+    assert reservations_from(rules).reserved("http://h/" + "a" * 8000 + "b")
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"null", b"7", b"[[]]", b'"x"', b"\xff\xfe", b"[" * 100_000])
 def test_a_tdmrep_json_that_is_none_says_nothing(body: bytes) -> None:
     assert not reservations_from(body).reserved("http://h/")

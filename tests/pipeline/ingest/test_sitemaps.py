@@ -63,7 +63,9 @@ def test_the_text_form_and_an_empty_one() -> None:
 
 @pytest.mark.parametrize("body", [
     b"<urlset><url><loc>http://h/</loc>", b"\x1f\x8bnot gzip", b"\xff\xd8\xff\xe0", b"hello",
-    gzip.compress(b"x", mtime=0)[:-4],
+    gzip.compress(b"x", mtime=0)[:-4], b'<?xml version="1.0" encoding="Shift_JIS"?><urlset/>',
+    "<urlset/>".encode("utf-16"),
+    b"http://[x/", b'<?xml version="1.0" encoding="no-such"?><urlset/>',
     b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><urlset><url><loc>&b;</loc></url></urlset>',
 ])
 def test_what_is_no_sitemap_is_said(body: bytes) -> None:

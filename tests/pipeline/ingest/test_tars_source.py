@@ -148,3 +148,17 @@ def test_remote_tars_are_read_in_place(s3: str, tmp_path: Path) -> None:
     assert row["container"] == storage.join(s3, "set", "a.tar")
     assert storage.read_range(row["container"], row["offset"], row["length"], sha256=row["sha256"]) == png(1)
     assert ingest(tmp_path, {"sources": [source]})[1] is False
+
+
+@pytest.mark.parametrize("size", [-512, -1])
+def test_a_header_that_points_back_at_itself_ends(tmp_path: Path, size: int) -> None:
+    whole = bytearray(tar_of([("0.png", b"1"), ("1.txt", b"2")]))
+    header = whole[1024:1536]
+    header[124:136] = b"\xff" + size.to_bytes(11, "big", signed=True)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    whole[1024:1536] = header
+    (tmp_path / "a.tar").write_bytes(whole)
+    rows, log = rows_of(tmp_path)
+    assert [row.address for row in rows] == ["a.tar/0"]
+    assert [entry["outcome"] for entry in log.failed] == ["broken_tar"]
