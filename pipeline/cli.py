@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.errors import GristmillError, RecipeError
+from pipeline.errors import RecipeError, near_miss, run_command
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
                   help="Gristmill: from scraped image-text pairs to clean, captioned, weighted shards.")
@@ -36,6 +37,11 @@ def _run(recipe: str, sets: list[str] | None, workdir: str | None, source: str |
     return Run(load(recipe, sets or [], workdir=workdir, source=source), Progress(quiet=quiet), refresh)
 
 
+def _stdout() -> Console:
+    """What people read; in a file or a pipe lines are wide enough for tables not to wrap."""
+    return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
+
+
 def _print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False, default=str) + "\n")
 
@@ -51,18 +57,18 @@ def run(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirO
 
     job = _run(recipe, sets, workdir, source, refresh=refresh, quiet=quiet)
     if start is not None and start not in stages.STAGES:
-        raise RecipeError(f"no stage {start!r}", hint=f"stages: {', '.join(stages.STAGES)}")
+        raise RecipeError(f"no stage {start!r}", hint=near_miss(start, stages.STAGES))
     if dry_run:
         table = Table("stage", "would", "why", box=None, pad_edge=False)
         for plan in stages.plan(job, start=start):
             table.add_row(plan.stage, "run" if plan.runs else "skip", "; ".join(plan.why))
-        Console().print(table)
+        _stdout().print(table)
         return
     names = list(stages.STAGES)
     first = names.index(start) if start is not None else 0
     stages.execute(job, names[:first])
     stages.execute(job, names[first:], force=force or start is not None)
-    finish.print_end(job, Console(), recipe=recipe, sets=sets or [], workdir=workdir, source=source)
+    finish.print_end(job, _stdout(), recipe=recipe, sets=sets or [], workdir=workdir, source=source)
 
 
 def _stage_command(name: str) -> None:
@@ -123,7 +129,7 @@ def status(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: Workd
         state = "never ran" if row["rows"] is None else "fresh" if row["fresh"] else "stale"
         table.add_row(*("" if cell is None else str(cell) for cell in cells), state,
                       "" if row["fresh"] else row["why"])
-    Console().print(table)
+    _stdout().print(table)
 
 
 @app.command()
@@ -137,7 +143,7 @@ def show(row: Annotated[str, typer.Argument(metavar="ID", help="A row's id, or i
     if as_json:
         _print_json(facts)
     else:
-        Console().print(trace.render_facts(facts))
+        _stdout().print(trace.render_facts(facts))
 
 
 @app.command()
@@ -151,7 +157,7 @@ def explain(reason: Annotated[str, typer.Argument(metavar="REASON", help="A drop
     if as_json:
         _print_json(reasons.explain(reason, settings).as_json())
     else:
-        Console().print(trace.explain(reason, settings))
+        _stdout().print(trace.explain(reason, settings))
 
 
 @app.command()
@@ -173,7 +179,7 @@ def init(path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path
     from pipeline import start
 
     start.write_recipe(path, kind)
-    Console().print(f"wrote {path}\nnext: curate run --recipe {path}", highlight=False)
+    _stdout().print(f"wrote {path}\nnext: curate run --recipe {path}", highlight=False)
 
 
 @app.command()
@@ -195,7 +201,7 @@ def demo_check(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: W
     if as_json:
         _print_json(check.as_json(rows))
     else:
-        Console().print(check.render(rows))
+        _stdout().print(check.render(rows))
 
 
 @app.command("demo-judge")
@@ -208,27 +214,12 @@ def demo_judge(folder: Annotated[str, typer.Argument(help="runs/demo/evaluation,
     if as_json:
         _print_json(judge.as_json(result))
     else:
-        Console().print(judge.render(result))
+        _stdout().print(judge.render(result))
 
 
 def main() -> None:
     """Entry point: users' errors become one line, one hint and exit code 2."""
-    try:
-        app(standalone_mode=False)
-    except GristmillError as error:
-        sys.stderr.write(f"error: {error}\nhint: {error.hint}\n")
-        raise SystemExit(error.exit_code) from None
-    except typer.Exit as leaving:
-        raise SystemExit(leaving.exit_code) from None
-    except (typer.Abort, KeyboardInterrupt):
-        sys.stderr.write("stopped; finished work is kept, the same command goes on\n")
-        raise SystemExit(130) from None
-    except Exception as error:
-        usage = getattr(error, "show", None)  # click's own usage errors
-        if usage is None:
-            raise
-        usage()
-        raise SystemExit(2) from None
+    run_command(app, kept="finished work is kept")
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ def print_end(run: Run, console: Console, *, recipe: str, sets: Sequence[str], w
     options = [] if recipe == "demo" else ["--recipe", recipe]
     options += [] if source is None else ["--source", source]
     options += [word for each in sets for word in ("--set", each)]
-    if workdir is not None:
-        options += ["--workdir", workdir]
+    if workdir not in (None, "."):  # the Makefile always names it
+        options += ["--workdir", str(workdir)]
     lines = {
         "manifests": run.recipe.manifests_url,
         "shards": storage.join(run.data, "shards"),

@@ -130,8 +130,12 @@ class View:
         return frame
 
     def duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """All rows as a DuckDB relation (extra `duckdb`)."""
-        import duckdb as engine
+        """All rows as a DuckDB relation. Raises ManifestError where the extra `duckdb` is not installed."""
+        try:
+            import duckdb as engine
+        except ImportError as error:
+            raise ManifestError("DuckDB is not installed", hint='pip install "gristmill[duckdb]"; or use .arrow() or '
+                                ".pandas()") from error
 
         return (connection or engine.connect()).from_arrow(self.arrow())
 

@@ -7,7 +7,6 @@ Each room owns the model of its section; this module joins them. Checks add thei
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 import types
@@ -27,7 +26,7 @@ from pipeline.checks import registry
 from pipeline.checks.base import CheckSettings
 from pipeline.dedupe import DedupeSettings
 from pipeline.engine import EngineSettings
-from pipeline.errors import RecipeError, SourceError
+from pipeline.errors import RecipeError, SourceError, near_miss
 from pipeline.ingest.settings import IngestSettings
 from pipeline.measure import MeasureSettings
 from pipeline.receipt import JsonObject
@@ -116,9 +115,9 @@ def load(path: str, overrides: Sequence[str] = (), *, workdir: str | None = None
     try:
         raw = tomllib.loads(place.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        shipped = ", ".join(sorted(p.stem for p in RECIPES.glob("*.toml")))
-        raise RecipeError(f"no recipe {path}", hint=f"give a TOML file, or one of: {shipped}; `curate init` writes "
-                          "one") from error
+        shipped = sorted(p.stem for p in RECIPES.glob("*.toml"))
+        otherwise = f"give a TOML file, or one of: {', '.join(shipped)}; `curate init` writes one"
+        raise RecipeError(f"no recipe {path}", hint=near_miss(path, shipped, else_say=otherwise)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{place} is not valid TOML: {error}", hint="strings need quotes; see `curate init`"
                           ) from error
@@ -131,15 +130,18 @@ def load(path: str, overrides: Sequence[str] = (), *, workdir: str | None = None
         if not equals:
             raise RecipeError(f"--set {override} has no =", hint="write --set filter.resolution.min_side=512")
         _put(raw, key.strip(), _value(text.strip()))
-    return from_dict(raw, where=str(place))
+    return from_dict(raw, where=str(place), overridden=[override.partition("=")[0].strip() for override in overrides])
 
 
-def from_dict(raw: JsonObject, *, where: str = "the recipe") -> Recipe:
-    """Check a parsed recipe. Raises RecipeError for the first fault, with the near miss or allowed values."""
+def from_dict(raw: JsonObject, *, where: str = "the recipe", overridden: Sequence[str] = ()) -> Recipe:
+    """Check a parsed recipe. Raises RecipeError for the first fault, with the near miss or allowed values.
+
+    `where` is said to hold the fault, unless it lies at a key that --set `overridden`.
+    """
     try:
         return recipe_model().model_validate(raw)
     except ValidationError as error:
-        raise _explained(error, where) from None
+        raise _explained(error, where, overridden) from None
 
 
 def _folder_changes(source: str, *, rename: bool) -> JsonObject:
@@ -184,16 +186,22 @@ def _item(items: list[Any], name: str, key: str) -> Any:
     return items[int(name)]
 
 
-def _explained(error: ValidationError, where: str) -> RecipeError:
+def _explained(error: ValidationError, where: str, overridden: Sequence[str]) -> RecipeError:
     errors = error.errors()
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])  # explains the others
     path = [str(name) for name in first["loc"]]
     key = ".".join(path)
+    if any(f"{key}.".startswith(f"{each}.") for each in overridden):
+        where = "--set"
     if first["type"] == "extra_forbidden":
-        known = _known_keys(path[:-1])
-        near = difflib.get_close_matches(path[-1], known, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known)) or 'nothing'}"
-        return RecipeError(f"{where}: unknown key {key!r}", hint=hint)
+        where = "--set" if any(each.startswith(f"{key}.") for each in overridden) else where
+        return RecipeError(f"{where}: unknown key {key!r}", hint=near_miss(path[-1], sorted(_known_keys(path[:-1]))))
+    if first["type"] == "union_tag_invalid":  # only the kinds of sources are told apart by a tag
+        kinds = re.findall(r"'(\w+)'", str(first.get("ctx", {}).get("expected_tags")))
+        tag = str(first.get("ctx", {}).get("tag"))
+        place = "--set" if f"{key}.kind" in overridden else where
+        return RecipeError(f"{place}: {key}.kind: no kind {tag!r}",
+                           hint=near_miss(tag, kinds, else_say=f"kinds: {', '.join(kinds)}"))
     message = re.sub(r"^(Value error|Assertion failed), ", "", first["msg"])
     got = "" if first["type"] in ("missing", "value_error") else f", got {str(first['input'])[:60]!r}"
     return RecipeError(f"{where}: {key}: {message[:1].lower()}{message[1:]}{got}", hint=_advice(path))

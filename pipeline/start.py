@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pipeline.errors import SourceError, StorageError
+from pipeline.errors import SourceError, StorageError, near_miss
 
 
 def write_recipe(path: Path, kind: str) -> None:
@@ -30,7 +30,8 @@ def recipe_text(name: str, kind: str) -> str:
 
     sources = registry()
     if kind not in sources:
-        raise SourceError(f"no source of kind {kind!r}", hint=f"kinds: {', '.join(sources)}")
+        raise SourceError(f"no source of kind {kind!r}",
+                          hint=near_miss(kind, sources, else_say=f"kinds: {', '.join(sources)}"))
     model = recipe_model()
     lines = [f"# A Gristmill recipe. Keys that are commented out show their defaults.\nname = {json.dumps(name)}"]
     top = {key: field for key, field in model.model_fields.items() if _model(field) is None and key != "name"}
@@ -39,7 +40,7 @@ def recipe_text(name: str, kind: str) -> str:
     for key, field in model.model_fields.items():
         section = _model(field)
         if section is not None:
-            lines += _section(key, section, field.description or "", given)
+            lines += _section(key, section, field.description or "", given, field.default)
         if key == "ingest":
             lines += _source(kind, sources[kind].Settings)
     return "\n".join(lines) + "\n"
@@ -69,7 +70,8 @@ def _example(key: str) -> str:
         key, '"…"')
 
 
-def _section(path: str, model: type[BaseModel], meaning: str, given: dict[str, str]) -> list[str]:
+def _section(path: str, model: type[BaseModel], meaning: str, given: dict[str, str], default: Any) -> list[str]:
+    """The section's own defaults are those of `default`, where the field that holds the section has one."""
     lines = [f"\n# {meaning}\n[{path}]"]
     inner: list[str] = []
     for key, field in model.model_fields.items():
@@ -77,16 +79,17 @@ def _section(path: str, model: type[BaseModel], meaning: str, given: dict[str, s
         if path == "ingest" and key == "sources":
             continue
         if section is not None:
-            inner += _section(f"{path}.{key}", section, field.description or "", given)
+            inner += _section(f"{path}.{key}", section, field.description or "", given,
+                              getattr(default, key, field.default))
         elif f"{path}.{key}" in given:
             lines.append(f"{_comment(field)}\n{key} = {toml_value(given[f'{path}.{key}'])}")
         else:
-            lines.append(_key(key, field))
+            lines.append(_key(key, field, default))
     return lines + inner
 
 
-def _key(key: str, field: FieldInfo) -> str:
-    default = field.get_default(call_default_factory=True)
+def _key(key: str, field: FieldInfo, section: Any = None) -> str:
+    default = getattr(section, key, field.get_default(call_default_factory=True))
     shown = f"# {key} = {toml_value(default)}" if default is not None else f"# {key} =   (unset)"
     return f"{_comment(field)}\n{shown}"
 

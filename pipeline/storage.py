@@ -64,6 +64,9 @@ def _explained(url: str, doing: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
+        if doing in ("create", "write"):
+            raise StorageError(f"cannot {doing} {url}: no such place", hint="check the path; some folders, such as "
+                               "those in /proc, cannot hold others") from error
         raise StorageError(f"{url} does not exist", hint="check the path, or run the stage that writes it") from error
     except PermissionError as error:
         raise StorageError(f"no permission to {doing} {url}", hint="check the owner and mode, or your keys") from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.errors import GristmillError
+from pipeline.errors import run_command
 
 if TYPE_CHECKING:
     from train.session import Session
@@ -161,27 +161,4 @@ def estimate(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: Wor
 
 def main() -> None:
     """Entry point: users' errors become one line, one hint and exit code 2."""
-    try:
-        app(standalone_mode=False)
-    except GristmillError as error:
-        sys.stderr.write(f"error: {error}\nhint: {error.hint}\n")
-        raise SystemExit(error.exit_code) from None
-    except typer.Exit as leaving:
-        raise SystemExit(leaving.exit_code) from None
-    except (typer.Abort, KeyboardInterrupt):
-        sys.stderr.write("stopped; checkpoints are kept, the same command goes on\n")
-        raise SystemExit(130) from None
-    except Exception as error:
-        _end_otherwise(error)
-
-
-def _end_otherwise(error: Exception) -> None:
-    """A stop that was asked for, or one of click's usage errors; anything else is a fault and shows its trace."""
-    if type(error).__name__ == "Stopped":
-        sys.stderr.write(f"{error}; the checkpoint is kept, the same command goes on\n")
-        raise SystemExit(130) from None
-    usage = getattr(error, "show", None)
-    if usage is None:
-        raise error
-    usage()
-    raise SystemExit(2) from None
+    run_command(app, kept="checkpoints are kept")

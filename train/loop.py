@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from pipeline import errors
 from pipeline.errors import TrainingError
 from train import checkpoint, randomness, schedule
 from train.config import CheckpointSettings
@@ -32,7 +33,7 @@ BAD_STEPS_BEFORE_ROLL_BACK = 5
 MOST_ROLL_BACKS = 3
 
 
-class Stopped(Exception):  # noqa: N818 - an outcome, not an error
+class Stopped(errors.Stopped):
     """Training was interrupted; a checkpoint has been written at `position`."""
 
     def __init__(self, position: int) -> None:

@@ -121,7 +121,7 @@ def as_json(result: Sequence[Judgement]) -> list[dict[str, Any]]:
 
 def render(result: Sequence[Judgement]) -> Table:
     """The judgements as a table for the terminal."""
-    table = Table(title="pictures judged by exact image analysis", title_justify="left")
+    table = Table(title="pictures judged by exact image analysis", title_justify="left", box=None, pad_edge=False)
     for name in ("group", "prompts", "pictures", "colour", "shape", "both", "chance"):
         table.add_column(name, justify="left" if name in ("group", "prompts") else "right")
     for row in result:

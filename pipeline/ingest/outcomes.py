@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-import difflib
-
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, near_miss
 
 OK = "ok"
 
@@ -45,7 +43,6 @@ def failures(names: str) -> frozenset[str]:
     known = sorted(OUTCOMES.keys() - {OK})
     for name in chosen:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise RecipeError(f"no failure is called {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
-                              hint=f"choose from {', '.join(known)}")
+            raise RecipeError(f"no failure is called {name!r}",
+                              hint=near_miss(name, known, else_say=f"choose from {', '.join(known)}"))
     return frozenset(chosen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,11 +65,42 @@ def test_bad_words_are_refused_before_any_work(words: list[str], said: str, tmp_
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("words", [["run", "--no-such-option"], ["no-such-command"], ["show"]])
-def test_usage_errors_exit_with_2(words: list[str]) -> None:
+@pytest.mark.parametrize(("words", "said", "hint"), [
+    (["run", "--no-such-option"], "--no-such-option", "--help"),
+    (["no-such-command"], "no-such-command", "--help"),
+    (["repotr"], "repotr", "did you mean 'report'?"),
+    (["show"], "ID", "show --help"),
+    (["run", "--recipe", "dmo"], "no recipe dmo", "did you mean 'demo'?"),
+    (["run", "--from", "mesure"], "no stage 'mesure'", "did you mean 'measure'?"),
+])
+def test_usage_errors_are_a_line_and_a_hint(words: list[str], said: str, hint: str) -> None:
     done = curate(*words)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    assert said in refused(done)
+    assert hint in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_asked_to_stop_says_so(number: signal.Signals, pictures: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    # A background process of a shell without job control ignores ctrl-C; the test's may be one.
+    words = ["-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from pipeline.cli import "
+             "main; main()", "run", "--source", str(pictures), "--workdir", str(work), "--set", "score.model=none"]
+    with subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()  # ingest has finished
+        process.send_signal(number)
+        rest = process.stderr.read()
+    assert process.returncode == 130, first + rest
+    assert "Traceback" not in rest
+    assert rest.splitlines()[-1] == "stopped; finished work is kept, the same command goes on"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    done = subprocess.run(f"{sys.executable} -m pipeline.cli schema | head -n 1", shell=True, capture_output=True,
+                          text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    assert done.stdout.strip()
+    assert done.stderr == ""
 
 
 def test_a_folder_runs_to_shards_and_a_damaged_manifest_is_said_plainly(pictures: Path, tmp_path: Path) -> None:

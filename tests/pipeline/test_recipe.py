@@ -57,6 +57,23 @@ def test_overrides_reach_sections_and_list_items() -> None:
     assert recipe.score.zero_shot == {"photo": ["a photo"], "drawing": ["a drawing"]}
 
 
+@pytest.mark.parametrize(("override", "said"), [
+    ("filter.bluur.min_sharpness=3", "--set: unknown key 'filter.bluur'"),
+    ("seed=many", "--set: seed"),
+    ("ingest.sources.0.kind=fodler", "--set: ingest.sources.0.kind: no kind 'fodler'"),
+])
+def test_a_fault_of_an_override_is_not_blamed_on_the_file(override: str, said: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load("folder", [override])
+    assert str(caught.value).startswith(said)
+
+
+def test_an_override_of_the_vaes_steps_leaves_its_other_settings_alone() -> None:
+    plain, changed = (load("folder", words).model_dump()["train"]["vae"]["optimiser"]
+                      for words in ([], ["train.vae.optimiser.steps=7"]))
+    assert changed == {**plain, "steps": 7}
+
+
 @pytest.mark.parametrize("override", ["filter.resolution.min_side", "ingest.sources.7.name=x", "name.first=x",
                                       "ingest.sources.first.name=x", "=3"])
 def test_bad_overrides_are_said_plainly(override: str) -> None:
@@ -147,6 +164,9 @@ def test_an_unknown_kind_names_the_known_ones() -> None:
     with pytest.raises(GristmillError) as caught:
         recipe_text("x", "ftp")
     assert "folder" in caught.value.hint
+    with pytest.raises(GristmillError) as caught:
+        recipe_text("x", "sites")
+    assert caught.value.hint == "did you mean 'site'?"
 
 
 def test_values_are_written_as_toml() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 import os
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.errors import SourceError
+from pipeline.errors import SourceError, near_miss
 
 Entry = dict[str, Any]
 
@@ -49,11 +48,8 @@ class Metadata:
         """Raise SourceError for a key that no entry has."""
         for key in keys:
             if key not in self.keys:
-                near = difflib.get_close_matches(key, self.keys, 1)
-                raise SourceError(
-                    f"no entry of {self.path} has the key {key!r}",
-                    hint=f"did you mean {near[0]!r}?" if near else f"keys: {', '.join(sorted(self.keys)[:20])}",
-                )
+                raise SourceError(f"no entry of {self.path} has the key {key!r}", hint=near_miss(
+                    key, self.keys, else_say=f"keys: {', '.join(sorted(self.keys)[:20])}"))
 
     def entries(self, path: str) -> list[Entry]:
         """Entries of the picture at `path` (inside the folder): by path, else file name, else stem."""
