@@ -172,6 +172,24 @@ def schema(as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def estimate(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+             source: SourceOption = None,
+             sample: Annotated[int, typer.Option("--sample", min=8, help="Rows to run.")] = 256,
+             hour: Annotated[float, typer.Option("--hour-price", min=0, help="This machine, per hour.")] = 0.0,
+             gb: Annotated[float, typer.Option("--gb-price", min=0, help="A GB stored for a month.")] = 0.0,
+             as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Hours, requests, GB and a rough price per stage, before starting, from a sample that is really run."""
+    from pipeline import estimate as estimating
+
+    job = _run(recipe, sets, workdir, source, quiet=quiet)
+    result = estimating.estimate(job, sample=sample, prices=estimating.Prices(hour, gb))
+    if as_json:
+        _print_json(result.as_json())
+    else:
+        _stdout().print(estimating.render(result))
+
+
+@app.command()
 def init(path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("recipe.toml"),
          kind: Annotated[str, typer.Option("--kind", help="First source: folder, site, urls, tars.")] = "folder",
          ) -> None:

@@ -132,6 +132,10 @@ class Source(ABC):
     def fingerprint(self) -> str:
         """Changes when the rows may have changed: folders by path, size and mtime, lists by content."""
 
+    def at_a_glance(self) -> Source:
+        """This source, or one that looks at less of the web where listing all of it takes long; for estimates."""
+        return self
+
     def session(self, run: Run) -> AbstractContextManager[None]:
         """Entered around listing and fetching, for a source that must keep something open meanwhile."""
         return nullcontext()

@@ -18,6 +18,9 @@ from pipeline.errors import SourceError
 from pipeline.ingest.sources._sitemaps import pages_in
 from pipeline.ingest.sources.base import WEB_STATE, Found, Log, Page, Source, SourceSettings, Web
 
+_GLANCE = 50
+"""Pages that tell enough for an estimate."""
+
 _WAVE = 256
 """Pages asked for at a time: bounds what is held in memory, and what a page limit reads too much."""
 
@@ -66,6 +69,10 @@ class SiteSource(Source):
 
     def fingerprint(self) -> str:
         return WEB_STATE
+
+    def at_a_glance(self) -> SiteSource:
+        few = self._own.model_copy(update={"max_pages": min(_GLANCE, self._own.max_pages)})
+        return SiteSource(few)
 
     def rows(self, web: Web, log: Log) -> Iterator[Found]:
         for page in self._crawl(web, log):
