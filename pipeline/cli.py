@@ -50,7 +50,7 @@ def _print_json(value: object) -> None:
 def run(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
         source: SourceOption = None,
         start: Annotated[str | None, typer.Option("--from", help="Start at this stage, although fresh.")] = None,
-        dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and why.")] = False,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, why, and what would stop it.")] = False,
         force: ForceOption = False, refresh: RefreshOption = False, quiet: QuietOption = False) -> None:
     """Bring all stages up to date, print the funnel and draw the report."""
     from pipeline import finish, stages
@@ -60,9 +60,11 @@ def run(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirO
         raise RecipeError(f"no stage {start!r}", hint=near_miss(start, stages.STAGES))
     if dry_run:
         table = Table("stage", "would", "why", box=None, pad_edge=False)
-        for plan in stages.plan(job, start=start):
+        plans = stages.plan(job, start=start)
+        for plan in plans:
             table.add_row(plan.stage, "run" if plan.runs else "skip", "; ".join(plan.why))
         _stdout().print(table)
+        stages.check_models(job, [stages.STAGES[plan.stage]() for plan in plans if plan.runs])
         return
     names = list(stages.STAGES)
     first = names.index(start) if start is not None else 0

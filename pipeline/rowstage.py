@@ -97,20 +97,23 @@ class RowStage(Stage):
                 memo.add(chunks[number], values.select(columns).cast(schema))
                 task.advance(values.num_rows)
         made: list[pa.Table] = []
+        away = 0
         for number, part in enumerate(keys):
             carried = rows.part(number, self.carried if step.table == "" else ("id",))
             values = memo.gather(part, schema)
             if step.lost is not None:
                 known = np.array([key is not None for key in part], bool)
-                output.counts[BYTES_LOST] += int((step.lost(values) & known).sum())
+                away += int((step.lost(values) & known).sum())
             for position, column in enumerate(values.column_names):
                 carried = carried.append_column(column, values.column(position))
             table = carried.append_column("value_key", pa.array(part, pa.binary(16)))
             output.write(step.table, table)
             made.append(table)
-        if output.counts[BYTES_LOST] and step.lost is not None:
-            run.progress.say(f"  {name}: {output.counts[BYTES_LOST]} pictures could not be read; run the same command "
-                             "when their disk or server is back")
+        if step.lost is not None:
+            output.counts[BYTES_LOST] += away
+        if away:
+            run.progress.say(f"  {name}: {away} picture(s) could not be read; run the same command when their disk or "
+                             "server is back")
         used = {key for part in keys for key in part if key is not None}
         output.spares[step.table] = memo.retire(output.previous, step.table, namespace, used)
         return made

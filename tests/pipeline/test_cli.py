@@ -79,6 +79,13 @@ def test_usage_errors_are_a_line_and_a_hint(words: list[str], said: str, hint: s
     assert hint in done.stderr.splitlines()[-1]
 
 
+def test_a_dry_run_says_what_would_stop_the_run(pictures: Path, tmp_path: Path) -> None:
+    done = curate("run", "--source", pictures, "--workdir", tmp_path / "work", "--dry-run", "--set",
+                  "score.model=ViT-B-33")
+    assert "ViT-B-33" in refused(done)
+    assert "never ran" in done.stdout, "the plan comes first"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_asked_to_stop_says_so(number: signal.Signals, pictures: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
