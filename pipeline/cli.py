@@ -50,7 +50,8 @@ def _print_json(value: object) -> None:
 def run(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
         source: SourceOption = None,
         start: Annotated[str | None, typer.Option("--from", help="Start at this stage, although fresh.")] = None,
-        dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, why, and what would stop it.")] = False,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, why, and what would stop it.")]
+        = False,
         force: ForceOption = False, refresh: RefreshOption = False, quiet: QuietOption = False) -> None:
     """Bring all stages up to date, print the funnel and draw the report."""
     from pipeline import finish, stages

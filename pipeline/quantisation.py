@@ -67,25 +67,32 @@ def traced_quality(luma: NDArray[np.uint8]) -> tuple[float, float]:
     coefficients = _low_coefficients(luma)
     if coefficients is None:
         return float("nan"), 0.0
-    at = [u * BLOCK + v for u, v in _LOW]
     best, best_evidence = float("nan"), 0.0
+    steps, nearest = np.empty_like(coefficients), np.empty_like(coefficients)  # reused: allocating costs more
     for quality in range(WORST, BEST + 1):
-        step = ijg_tables()[quality - 1][at].astype(np.float32)
-        steps = coefficients / step
-        nearest = np.rint(steps)
-        counted = nearest != 0
-        count = int(counted.sum())
+        np.divide(coefficients, _low_steps()[quality - 1], out=steps)
+        np.rint(steps, out=nearest)
+        count = int(np.count_nonzero(nearest))
         if count < _EVIDENCE:
             continue
-        off = (steps - nearest)[counted]
-        evidence = 1 - 12 * float(off @ off) / count
+        off = steps
+        np.subtract(steps, nearest, out=off)
+        off *= nearest != 0
+        evidence = 1 - 12 * float(np.vdot(off, off)) / count
         if evidence > best_evidence + 0.02:
             best, best_evidence = float(quality), evidence
     return best, best_evidence
 
 
+@cache
+def _low_steps() -> NDArray[np.float32]:
+    """Quantiser steps of the low frequencies for q = 1..100: (100, 14, 1)."""
+    at = [u * BLOCK + v for u, v in _LOW]
+    return ijg_tables()[:, at, None].astype(np.float32)
+
+
 def _low_coefficients(luma: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-    """Low-frequency DCT coefficients (blocks, 14) of the most active blocks, each once; None with too few."""
+    """Low-frequency DCT coefficients (14, blocks) of the most active blocks, each once; None with too few."""
     rows, columns = luma.shape[0] // BLOCK, luma.shape[1] // BLOCK
     if rows < 2 or columns < 2:
         return None
@@ -99,10 +106,11 @@ def _low_coefficients(luma: NDArray[np.uint8]) -> NDArray[np.float32] | None:
     blocks = cells[chosen // columns, :, chosen % columns, :].reshape(len(chosen), BLOCK * BLOCK)
     # One straight edge between two flat colours gives the same block a hundred times. That is one witness: a flag
     # has few different blocks, and chance alone puts those on the grid of some quality.
-    blocks = np.unique(blocks, axis=0)
-    if len(blocks) < _LEAST_BLOCKS:
+    different = sorted(set(blocks.view(f"V{BLOCK * BLOCK}").ravel().tolist()))
+    if len(different) < _LEAST_BLOCKS:
         return None
-    return (blocks.astype(np.float32) - 128) @ _basis()
+    values = np.frombuffer(b"".join(different), np.uint8).reshape(-1, BLOCK * BLOCK).astype(np.float32)
+    return np.ascontiguousarray(((values - 128) @ _basis()).T)
 
 
 @cache
