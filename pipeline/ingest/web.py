@@ -17,7 +17,7 @@ from pipeline.ingest.client import Wish
 from pipeline.ingest.fetcher import Fetcher, opted_out
 from pipeline.ingest.pages import read_page
 from pipeline.ingest.settings import FetchSettings
-from pipeline.ingest.sources.base import Page
+from pipeline.ingest.sources.base import File, Page
 
 Result = TypeVar("Result")
 
@@ -82,12 +82,12 @@ class LazyWeb:
 
         return self._courier.call(all_of)
 
-    def files(self, urls: Sequence[str], max_bytes: int) -> list[tuple[str, str, bytes]]:
-        """Read files whole and politely; (outcome, detail, content) in the order of `urls`."""
+    def files(self, urls: Sequence[str], max_bytes: int) -> list[File]:
+        """Read files whole and politely; answers come in the order of `urls`."""
         if self._courier is None:
             self._courier = Courier(self._settings)
 
-        async def all_of(fetcher: Fetcher) -> list[tuple[str, str, bytes]]:
+        async def all_of(fetcher: Fetcher) -> list[File]:
             return list(await asyncio.gather(*(_file(fetcher, url, max_bytes) for url in urls)))
 
         return self._courier.call(all_of)
@@ -98,12 +98,12 @@ class LazyWeb:
             self._courier = None
 
 
-async def _file(fetcher: Fetcher, given: str, max_bytes: int) -> tuple[str, str, bytes]:
+async def _file(fetcher: Fetcher, given: str, max_bytes: int) -> File:
     url = canonical(given)
     if url is None:
-        return "bad_url", "not an http(s) address", b""
+        return File(given, "bad_url", "not an http(s) address")
     answer, body = await fetcher.file(url, Wish(max_bytes))
-    return answer.outcome, answer.detail, body
+    return File(answer.url, answer.outcome, answer.detail, body)
 
 
 async def _page(fetcher: Fetcher, given: str) -> Page:

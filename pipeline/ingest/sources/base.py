@@ -85,14 +85,22 @@ class Page:
     opt_out: str | None = None
 
 
+@dataclass(frozen=True)
+class File:
+    """What came of reading one file for robots, such as a sitemap. `url` is the address after redirects."""
+
+    url: str
+    outcome: str
+    detail: str = ""
+    content: bytes = b""
+
+
 class Web(Protocol):
     """What a source may ask of the network: read these pages or files, answer in the same order."""
 
     def pages(self, urls: Sequence[str]) -> list[Page]: ...
 
-    def files(self, urls: Sequence[str], max_bytes: int) -> list[tuple[str, str, bytes]]:
-        """(outcome, detail, content) of files for robots, such as sitemaps."""
-        ...
+    def files(self, urls: Sequence[str], max_bytes: int) -> list[File]: ...
 
 
 @dataclass

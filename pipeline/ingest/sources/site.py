@@ -6,7 +6,7 @@ of the picture on its page: it depends on what the site says, never on how fast 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import ClassVar, Literal, cast
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from pipeline.errors import SourceError
+from pipeline.ingest.sources._scope import Kind, Scope
 from pipeline.ingest.sources._sitemaps import pages_in
 from pipeline.ingest.sources.base import WEB_STATE, Found, Log, Page, Source, SourceSettings, Web
 
@@ -36,6 +37,7 @@ class SiteSource(Source):
     """Needs a contact in `[ingest.fetch]`, for the site's owner."""
 
     on_web: ClassVar[bool] = True
+    version: ClassVar[int] = 2
 
     class Settings(SourceSettings):
         kind: Literal["site"] = Field("site", description="pictures on linked web pages")
@@ -43,9 +45,10 @@ class SiteSource(Source):
         sitemaps: tuple[str, ...] = Field(
             (), description="addresses of sitemaps (XML, index or text, also .gz); their pages are start pages too"
         )
-        scope: Literal["host", "subdomains", "prefix"] = Field(
-            "host", description="links followed: host: to the start pages' own hosts; subdomains: also to hosts "
-            "below them; prefix: only to addresses in the start pages' folders"
+        scope: Kind = Field(
+            "host", description="links followed: host: to the start pages' own hosts, with or without www., and where "
+            "those pages redirect to; subdomains: also to hosts below them; prefix: only to addresses in the start "
+            "pages' folders"
         )
         max_depth: int = Field(32, ge=0, description="links followed in a row from a start page; 0: start pages only")
         max_pages: int = Field(10_000, ge=1, description="pages read at most, nearest first")
@@ -65,7 +68,6 @@ class SiteSource(Source):
     def __init__(self, settings: SourceSettings) -> None:
         super().__init__(settings)
         self._own = cast(SiteSource.Settings, settings)
-        self._roots = [_root(url) for url in self._own.start or self._own.sitemaps]
 
     def fingerprint(self) -> str:
         return WEB_STATE
@@ -75,12 +77,13 @@ class SiteSource(Source):
         return SiteSource(few)
 
     def rows(self, web: Web, log: Log) -> Iterator[Found]:
-        for page in self._crawl(web, log):
+        scope = Scope(self._own.scope)
+        for page in self._crawl(web, log, scope):
             log.count("pages")
             if page.opt_out is not None:
                 log.count("pages that opt out")
             for picture in page.pictures:
-                if self._own.pictures == "scope" and not self._in_scope(picture.url):
+                if self._own.pictures == "scope" and picture.url not in scope:
                     log.count("pictures out of scope")
                     continue
                 yield Found(
@@ -89,56 +92,22 @@ class SiteSource(Source):
                     refused_detail=page.opt_out and f"the page says {page.opt_out}",
                 )
 
-    def _crawl(self, web: Web, log: Log) -> Iterator[Page]:
+    def _crawl(self, web: Web, log: Log, scope: Scope) -> Iterator[Page]:
         """Pages that could be read, level by level; those that could not go into the log."""
-        listed = islice((url for url in pages_in(self._own.sitemaps, web, log) if self._follows(url)),
-                        self._own.max_pages)
-        level, left = list(dict.fromkeys((*self._own.start, *listed))), self._own.max_pages
-        asked, arrived = set(level), set[str]()
-        for depth in range(self._own.max_depth + 1):
-            taken, beyond, following = level[:left], level[left:], list[str]()
-            left -= len(taken)
-            log.count("pages beyond the limits", len(beyond))
-            for page in self._read(web, taken, log):
-                # example.org led to www.example.org; a sitemap's pages may lead anywhere
-                if depth == 0 and not self._own.sitemaps and _root(page.url) not in self._roots:
-                    self._roots.append(_root(page.url))
-                if page.url in arrived or not self._in_scope(page.url):  # redirected to a page read already, or away
-                    continue
-                arrived.add(page.url)
-                asked.add(page.url)
-                yield page
-                new = [link for link in page.links if link not in asked and self._follows(link)]
-                asked.update(new)
-                following += new
-            if not arrived:
-                raise self._nothing(level, log)
-            level = following
-        log.count("pages beyond the limits", len(level))
+        starts = list(dict.fromkeys(self._own.start))
+        for url in starts or self._own.sitemaps:
+            scope.add(url)
+        walk = _Walk(web, log, self._own, scope)
+        yield from walk.level(starts, first=True)
+        yield from walk.level(walk.listed())
+        if not walk.arrived:
+            raise self._nothing(log)
+        for _ in range(self._own.max_depth):
+            yield from walk.level(walk.ahead())
+        log.count("pages beyond the limits", len(walk.ahead()))
 
-    def _read(self, web: Web, urls: Sequence[str], log: Log) -> Iterator[Page]:
-        for start in range(0, len(urls), _WAVE):
-            for page in web.pages(urls[start:start + _WAVE]):
-                if page.outcome == "ok":
-                    yield page
-                else:
-                    log.fail(page.url, page.outcome, page.detail)
-
-    def _follows(self, url: str) -> bool:
-        path = urlsplit(url).path.lower()
-        excluded = any(fnmatchcase(url, pattern) for pattern in self._own.exclude)
-        return not path.endswith(_NOT_PAGES) and not excluded and self._in_scope(url)
-
-    def _in_scope(self, url: str) -> bool:
-        host, path = _root(url)
-        if self._own.scope == "host":
-            return any(host == root for root, _ in self._roots)
-        if self._own.scope == "subdomains":
-            return any(host == root or host.endswith(f".{root}") for root, _ in self._roots)
-        return any(host == root and path.startswith(folder) for root, folder in self._roots)
-
-    def _nothing(self, level: Sequence[str], log: Log) -> SourceError:
-        asked = next(iter((*level, *self._own.sitemaps)))
+    def _nothing(self, log: Log) -> SourceError:
+        asked = next(iter((*self._own.start, *self._own.sitemaps)))
         first = log.failed[0] if log.failed else {"url": asked, "outcome": "no page", "detail": ""}
         hint = _ADVICE.get(first["outcome"], "open the address in a browser; correct `start`, or try again later")
         detail = f" ({first['detail']})" if first["detail"] else ""
@@ -149,6 +118,7 @@ class SiteSource(Source):
 
 
 _ADVICE = {
+    "no page": "all pages named lie on other hosts; name theirs in `start`, or another `scope`",
     "private_address": "name the host in ingest.fetch.allow_hosts if it may lie in a private network",
     "robots": "the site does not want to be crawled; choose another source",
     "not_a_page": "`start` wants HTML pages; list addresses of pictures in a source of kind urls",
@@ -158,8 +128,63 @@ _ADVICE = {
 }
 
 
-def _root(url: str) -> tuple[str, str]:
-    """(host with port, folder) of an address."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2].lower()
-    return host, parts.path[:parts.path.rfind("/") + 1] or "/"
+class _Walk:
+    """A crawl under way: what was asked for, what arrived, and the links that come next."""
+
+    def __init__(self, web: Web, log: Log, own: SiteSource.Settings, scope: Scope) -> None:
+        self._web, self._log, self._own, self._scope = web, log, own, scope
+        self._left = own.max_pages
+        self._asked = set[str]()
+        self._ahead: dict[str, None] = {}
+        self.arrived = set[str]()
+
+    def listed(self) -> Iterator[str]:
+        """Pages of the sitemaps, until no more may be read."""
+        for url in pages_in(self._own.sitemaps, self._web, self._log, self._follows, self._scope.add):
+            yield url
+            if self._left <= 0:
+                return
+
+    def ahead(self) -> list[str]:
+        """Links found since this was last asked for, in their order."""
+        links, self._ahead = [url for url in self._ahead if url not in self._asked], {}
+        return links
+
+    def level(self, urls: Iterable[str], *, first: bool = False) -> Iterator[Page]:
+        """Those pages among `urls` that are new and of the site; `first` ones may lead to where the site lies now."""
+        new = (url for url in urls if url not in self._asked)
+        while wave := list(dict.fromkeys(islice(new, min(_WAVE, self._left)))):
+            self._left -= len(wave)
+            self._asked.update(wave)
+            for page in self._web.pages(wave):
+                if first and page.outcome == "ok":
+                    self._scope.add(page.url)
+                if self._arrives(page):
+                    yield page
+                    self._look_ahead(page.links)
+        self._log.count("pages beyond the limits", sum(1 for _ in new))
+
+    def _arrives(self, page: Page) -> bool:
+        if page.outcome != "ok":
+            self._log.fail(page.url, page.outcome, page.detail)
+        elif page.url not in self._scope:
+            self._log.count("pages that lead out of scope")
+        elif page.url not in self.arrived:
+            self.arrived.add(page.url)
+            self._asked.add(page.url)
+            return True
+        return False
+
+    def _look_ahead(self, links: Iterable[str]) -> None:
+        for link in links:
+            if link in self._asked or link in self._ahead or not self._follows(link):
+                continue
+            if len(self._ahead) < self._left:
+                self._ahead[link] = None
+            else:  # it will not be read, and to remember it would take memory without end
+                self._log.count("links beyond the limits")
+
+    def _follows(self, url: str) -> bool:
+        path = urlsplit(url).path.lower()
+        excluded = any(fnmatchcase(url, pattern) for pattern in self._own.exclude)
+        return not path.endswith(_NOT_PAGES) and not excluded and url in self._scope

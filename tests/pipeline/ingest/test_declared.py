@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from pipeline.ingest.declared import MOST
 from pipeline.ingest.pages import read_page
 from pipeline.ingest.sources.base import Picture
 
@@ -57,3 +60,26 @@ def test_what_is_no_json_says_nothing() -> None:
                  '{"@type": 7}', '{"@type": {"@type": "ImageObject"}}', '"x"', ""):
         assert pictures(f'<script type="application/ld+json">{text}</script><img src=a.png>') == [
             Picture("https://h/post/a.png")]
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    ("https://creativecommons.org/licenses/by/4.0/", "https://creativecommons.org/licenses/by/4.0/"),
+    ("//h.org/terms", "https://h.org/terms"), ("/terms", "https://h/terms"), ("../terms.html", "https://h/terms.html"),
+    ("creativecommons.org/licenses/by-sa/4.0/", "https://creativecommons.org/licenses/by-sa/4.0/"),
+    ("CC BY 4.0", None), ("CC0", None), ("All rights reserved", None), ("https://h/a b, all rights reserved", None),
+    ("", None), ("ftp://h/terms", None), ("(c) https://h/terms", None), ("https://", None), (7, None),
+    (["Public domain", "https://h/terms"], "https://h/terms"),
+    ({"@type": "CreativeWork", "@id": "https://h/terms"}, "https://h/terms"),
+    ({"@type": "CreativeWork", "name": "MIT", "url": "https://h/terms"}, "https://h/terms"),
+])
+def test_only_addresses_are_licence_links(given: object, expected: str | None) -> None:
+    value = {"@type": "ImageObject", "contentUrl": "/a.png", "license": given}
+    [picture] = pictures(f'<script type="application/ld+json">{json.dumps(value)}</script>')
+    assert picture.license_url == expected
+
+
+def test_the_limit_of_nodes_holds_for_the_page() -> None:
+    """Each script is a list of an object with two texts: four nodes."""
+    script = '<script type="application/ld+json">[{{"@type": "ImageObject", "url": "/{}.png"}}]</script>'
+    found = pictures("".join(script.format(n) for n in range(MOST)))
+    assert [picture.url for picture in found] == [f"https://h/{n}.png" for n in range(MOST // 4)]

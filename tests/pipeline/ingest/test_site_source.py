@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pipeline.errors import SourceError
-from pipeline.ingest.sources.base import Found, Log, Page, Picture
+from pipeline.ingest.sources.base import File, Found, Log, Page, Picture
 from pipeline.ingest.sources.site import SiteSource
 
 
@@ -23,9 +23,14 @@ class Paper:
         self.asked += urls
         return [self._page(url) for url in urls]
 
-    def files(self, urls: Sequence[str], max_bytes: int) -> list[tuple[str, str, bytes]]:
-        return [("ok", "", self.sitemaps[url]) if url in self.sitemaps else ("not_found", "HTTP 404", b"")
-                for url in urls]
+    def files(self, urls: Sequence[str], max_bytes: int) -> list[File]:
+        return [self._file(url) for url in urls]
+
+    def _file(self, url: str) -> File:
+        if url not in self.sitemaps:
+            return File(url, "not_found", "HTTP 404")
+        content = self.sitemaps[url]
+        return self._file(content[2:].decode()) if content.startswith(b"->") else File(url, "ok", "", content)
 
     def _page(self, url: str) -> Page:
         if url not in self.links:
@@ -107,6 +112,59 @@ def test_redirects_to_a_page_read_already_or_away() -> None:
 def test_a_start_page_may_move_to_its_www_host() -> None:
     links = {"http://h/": ["->http://www.h/"], "http://www.h/": ["http://www.h/x"], "http://www.h/x": []}
     assert pages_of(crawl(Paper(links))[0]) == ["http://www.h/", "http://www.h/x"]
+
+
+WWW = {"http://www.example.org/": ["http://example.org/a", "http://www.example.org/b", "https://other.org/"],
+       "http://example.org/a": [], "http://www.example.org/b": [], "https://other.org/": []}
+
+
+def test_a_site_is_its_www_host_too() -> None:
+    everything = ["http://www.example.org/", "http://example.org/a", "http://www.example.org/b"]
+    assert pages_of(crawl(Paper(WWW), start=("http://www.example.org/",))[0]) == everything
+    spelled = Paper({**WWW, "http://EXAMPLE.org:80/": ["->http://www.example.org/"]})
+    assert pages_of(crawl(spelled, start=("http://EXAMPLE.org:80/",))[0]) == everything
+    secure = {"http://example.org/": ["https://www.example.org/x"], "https://www.example.org/x": []}
+    assert pages_of(crawl(Paper(secure), start=("http://example.org/",))[0]) == list(secure)
+    ports = {"http://example.org/": ["http://www.example.org:8080/x"], "http://www.example.org:8080/x": []}
+    assert pages_of(crawl(Paper(ports), start=("http://example.org/",))[0]) == ["http://example.org/"]
+
+
+def test_www_alone_is_a_host_like_others() -> None:
+    links = {"http://www.org/": ["http://org/", "http://a.org/"], "http://org/": [], "http://a.org/": []}
+    assert pages_of(crawl(Paper(links), start=("http://www.org/",), scope="subdomains")[0]) == ["http://www.org/"]
+
+
+@pytest.mark.parametrize("scope", ["host", "subdomains", "prefix"])
+@pytest.mark.parametrize("moved", ["www.example.org", "new.example"])
+def test_a_sitemap_alone_finds_the_pages_of_where_it_leads(scope: str, moved: str) -> None:
+    web = Paper({f"http://{moved}/a": [f"http://{moved}/b"], f"http://{moved}/b": [], "http://else/": []})
+    web.sitemaps = {"http://example.org/map.xml": f"->http://{moved}/map.xml".encode(),
+                    f"http://{moved}/map.xml": f"http://{moved}/a\nhttp://else/\n".encode()}
+    rows, log = crawl(web, start=(), sitemaps=("http://example.org/map.xml",), scope=scope)
+    assert pages_of(rows) == [f"http://{moved}/a", f"http://{moved}/b"]
+    assert log.counts["pages of sitemaps out of scope"] == 1
+
+
+def test_a_sitemap_beside_a_start_page_that_moved() -> None:
+    web = Paper({"http://old/": ["->http://new.example/"], "http://new.example/": [], "http://new.example/a": []})
+    web.sitemaps["http://old/map.txt"] = b"http://new.example/a\n"
+    rows, _ = crawl(web, start=("http://old/",), sitemaps=("http://old/map.txt",))
+    assert pages_of(rows) == ["http://new.example/", "http://new.example/a"]
+
+
+def test_listed_pages_do_not_lead_elsewhere() -> None:
+    web = Paper({"http://h/a": ["->http://other/a"], "http://other/a": ["http://other/b"], "http://other/b": []})
+    web.sitemaps["http://h/map.txt"] = b"http://h/a\n"
+    with pytest.raises(SourceError, match="no page") as caught:
+        crawl(web, start=(), sitemaps=("http://h/map.txt",))
+    assert "other hosts" in caught.value.hint
+
+
+def test_links_that_will_never_be_read_are_not_remembered() -> None:
+    web = Paper({"http://h/": [f"http://h/{n}" for n in range(5000)], **{f"http://h/{n}": [] for n in range(5000)}})
+    rows, log = crawl(web, max_pages=3)
+    assert pages_of(rows) == ["http://h/", "http://h/0", "http://h/1"]
+    assert log.counts["links beyond the limits"] == 4998
 
 
 def test_failed_pages_are_told() -> None:
