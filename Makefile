@@ -40,8 +40,9 @@ lint: $(VENV)/test ## Ruff and mypy
 	@$(BIN)/ruff check pipeline train tests
 	@$(BIN)/mypy
 
-bench: $(VENV)/test ## Accuracy of the checks on the demo; see tests/README.md
+bench: $(VENV)/test ## Accuracy of the checks on the demo, and the speed of fetching; see tests/README.md
 	@$(BIN)/python tests/benchmarks/demo_seeds.py
+	@$(BIN)/python tests/benchmarks/ingest.py $(if $(IMG2DATASET),--img2dataset "$(IMG2DATASET)")
 
 soak: $(VENV)/test ## The long tests: three demo seeds, kill -9 at many moments, a whole training
 	@$(BIN)/python -m pytest -m soak
