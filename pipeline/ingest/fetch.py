@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.errors import StorageError
 from pipeline.ingest.addresses import is_local, path_of
+from pipeline.ingest.ban import NOTHING, Ban
 from pipeline.ingest.body import Spool
 from pipeline.ingest.fetcher import Fetcher
 from pipeline.ingest.freshness import RAW
@@ -66,8 +68,8 @@ class _Arrived:
 class FetchWorker:
     """Made once per process; called with chunks of the columns READS, returns VALUES row for row."""
 
-    def __init__(self, settings: FetchSettings, data: str) -> None:
-        self._courier = Courier(settings)
+    def __init__(self, settings: FetchSettings, data: str, ban: Ban = NOTHING) -> None:
+        self._courier = Courier(settings, ban)
         self._data = data
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
@@ -98,17 +100,30 @@ async def _fetch(fetcher: Fetcher, row: dict[str, Any], spool: Spool) -> _Arrive
     if row["refused"] is not None:
         return _Arrived(Fetched(row["refused"], row["refused_detail"]))
     if row["inside"] is not None:
-        return _Arrived(await asyncio.to_thread(inside_file, row["inside"], row["inside_offset"], row["inside_length"]))
+        place = row["inside"], row["inside_offset"], row["inside_length"]
+        return _Arrived(await _let_in(fetcher.ban, await asyncio.to_thread(inside_file, *place)))
     if is_local(url):
-        return _Arrived(await asyncio.to_thread(local_file, path_of(url)))
+        return _Arrived(await _let_in(fetcher.ban, await asyncio.to_thread(local_file, path_of(url))))
     answer = await fetcher.picture(url)
     found = Fetched(answer.outcome, answer.detail or None, answer.status, answer.url)
     if answer.body is None:
         return _Arrived(found)
+    if (refusal := await fetcher.ban.picture(answer.body.sha256, answer.body.read)) is not None:
+        answer.body.close()
+        return _Arrived(Fetched(*refusal, answer.status))
     kind = sniff(answer.body.head)
     assert kind is not None, "the fetcher lets only pictures through"
     found.content_type, found.sha256, found.length = kind[0], answer.body.sha256, answer.body.length
     return _Arrived(found, spool.keep(answer.body), f"{row['id']}.{kind[1]}")
+
+
+async def _let_in(ban: Ban, found: Fetched) -> Fetched:
+    """A picture in place, unless a rule keeps it out."""
+    if found.sha256 is None or ban.empty:
+        return found
+    place = found.container or "", found.offset or 0, found.length or 0
+    refusal = await ban.picture(found.sha256, partial(storage.read_range, *place, sha256=found.sha256))
+    return found if refusal is None else Fetched(*refusal)
 
 
 def local_file(path: str) -> Fetched:

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 
 from pipeline.ingest.addresses import origin
+from pipeline.ingest.ban import NOTHING, Ban
 from pipeline.ingest.client import Answer, Client, Stop, Wish
 from pipeline.ingest.failures import worth_retrying
 from pipeline.ingest.magic import sniff
@@ -72,8 +73,8 @@ def opted_out(answer: Answer, settings: FetchSettings) -> str | None:
 class Fetcher:
     """Fetches politely. Make, use and close it inside one running loop."""
 
-    def __init__(self, settings: FetchSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: FetchSettings, ban: Ban = NOTHING) -> None:
+        self.settings, self.ban = settings, ban
         self._client = Client(settings)
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._gates: dict[str, HostGate] = {}
@@ -100,8 +101,10 @@ class Fetcher:
 
     async def _follow(self, url: str, wish: Wish, *, robots: bool = True) -> Answer:
         """Follow redirects, asking robots.txt and taking a turn at every hop."""
-        visited = {url}
+        asked, visited = url, {url}
         while True:
+            if (kept_out := self.ban.address(url)) is not None:
+                return Answer(kept_out[0], asked, kept_out[1])
             if robots and (refusal := await self._refusal(url)) is not None:
                 return Answer(refusal[0], url, refusal[1])
             answer = await self._persist(url, wish)

@@ -27,6 +27,10 @@ OUTCOMES: dict[str, str] = {
     "robots": "The site's robots.txt asks not to fetch this address (RFC 9309); it was not fetched.",
     "opt_out": "The page or the picture asks not to be used for training (noai, noimageai, TDM-Reservation); "
                "its bytes were not stored.",
+    "blocked": "A rule of ingest.blocklist keeps it out; the detail names the rule. Nothing of it is stored or shown. "
+               "Without the rule it is fetched again.",
+    "forgotten": "`curate forget` took it down; the detail says when and why. Its bytes and words are gone, and no "
+                 "rerun brings them back.",
     "private_address": "The address leads into a private, loopback or link-local network. "
                        "ingest.fetch.allow_hosts is the only exception.",
     "redirect_loop": "Redirects lead back to an address already visited.",

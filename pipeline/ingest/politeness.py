@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from protego import Protego
 
+from pipeline.ingest import globs
+
 BOT = "Gristmill"
 """The product token that robots.txt and X-Robots-Tag may name."""
 
@@ -89,22 +91,9 @@ def reservations_from(body: bytes) -> Reservations:
 
 
 def _matches(location: str, path: str) -> bool:
-    """A path pattern of robots.txt's kind: a beginning, `*` for anything, `$` for the end.
-
-    Each piece is taken where it comes first, in linear time: a site must not be able to keep us busy.
-    """
-    first, *rest = (unquote(piece) for piece in location.removesuffix("$").split("*"))
-    if not path.startswith(first):
-        return False
-    at, last = len(first), rest.pop() if location.endswith("$") and rest else None
-    for piece in rest:
-        found = path.find(piece, at)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    if not location.endswith("$"):
-        return True
-    return at == len(path) if last is None else path.endswith(last) and len(path) - len(last) >= at
+    """A path pattern of robots.txt's kind: a beginning, `*` for anything, `$` for the end."""
+    pieces = [unquote(piece) for piece in location.removesuffix("$").split("*")]
+    return globs.matches(pieces, path, whole=location.endswith("$"))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, field_validator, model_validator
 
+from pipeline.ingest.blocklist import BlocklistSettings
 from pipeline.ingest.sources import registry
 from pipeline.ingest.sources.base import SourceSettings
 from pipeline.settings import Settings
@@ -74,6 +75,9 @@ class IngestSettings(Settings):
 
     sources: tuple[AnySource, ...] = Field((), description="where pictures come from, in row order")
     fetch: FetchSettings = Field(FetchSettings(), description="limits and manners on the network")
+    blocklist: BlocklistSettings = Field(
+        BlocklistSettings(), description="what is kept out before anything is stored or shown"
+    )
     chunk_rows: int = Field(
         256, ge=1, description="rows fetched together and written to one raw tar; a killed run fetches at most four "
         "such chunks again"

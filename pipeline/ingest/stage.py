@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 
 from pipeline import storage
 from pipeline.errors import RecipeError
+from pipeline.ingest.ban import Ban
 from pipeline.ingest.fetch import READS, VALUES, FetchWorker
 from pipeline.ingest.freshness import RAW, Generations, limits, lost_containers, manners, still_good, whole
+from pipeline.ingest.guarded import Guarded, without_words
 from pipeline.ingest.listing import CARRIED, FOLDER, HIDDEN, Frozen, Listing, freeze, key_of, source_columns
 from pipeline.ingest.settings import IngestSettings
 from pipeline.ingest.sources import build
@@ -43,7 +45,8 @@ class IngestStage(RowStage):
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
-        self._listing: Listing | None = None
+        self._listing: Guarded | None = None
+        self._ban: Ban | None = None
         self._generations: dict[str, int] = {}
 
     def tables(self, run: Run) -> dict[str, TableSchema]:
@@ -53,7 +56,7 @@ class IngestStage(RowStage):
         settings = _settings(run)
         return {
             "sources": [source.model_dump(mode="json") for source in settings.sources],
-            "manners": manners(settings.fetch), "limits": limits(settings.fetch),
+            "manners": manners(settings.fetch), "limits": limits(settings.fetch), **self.ban(run).basis(),
         }
 
     def fingerprints(self, run: Run) -> JsonObject:
@@ -74,10 +77,16 @@ class IngestStage(RowStage):
             self._sources = [build(settings) for settings in _settings(run).sources]
         return self._sources
 
-    def source_rows(self, run: Run) -> Listing:
-        """The frozen listing; made now where it is missing."""
+    def ban(self, run: Run) -> Ban:
+        """What is kept out of the run."""
+        if self._ban is None:
+            self._ban = Ban.of(run)
+        return self._ban
+
+    def source_rows(self, run: Run) -> Guarded:
+        """The frozen listing, made now where it is missing, with what is kept out refused before it is asked for."""
         if self._listing is None:
-            self._listing = self._freeze(run)
+            self._listing = Guarded(self._freeze(run), self.ban(run))
         return self._listing
 
     def execute(self, run: Run, output: Output) -> None:
@@ -96,7 +105,7 @@ class IngestStage(RowStage):
             table="", values=TableSchema((ID, *VALUES.columns, VALUE_KEY)),
             namespace={"version": FETCH_VERSION, "manners": manners(fetch)},
             reads=READS, key=("url", "state", "refused"), kind="inline", chunk_rows=_settings(run).chunk_rows,
-            worker=partial(FetchWorker, fetch, run.data),
+            worker=partial(FetchWorker, fetch, run.data, self.ban(run)),
         )]
 
     def holds(self, run: Run, output: Output) -> Holds | None:
@@ -104,7 +113,7 @@ class IngestStage(RowStage):
         now = limits(_settings(run).fetch)
 
         def good(values: pa.Table) -> np.ndarray:
-            settled = still_good(values, run.data, before, now, run.retry)
+            settled = still_good(values, run.data, before, now, run.retry) & self.ban(run).stand(values)
             return settled & whole(values, run.data, settled) if output.force and not run.retry else settled
 
         return good
@@ -130,13 +139,13 @@ class IngestStage(RowStage):
 
     def _freeze(self, run: Run) -> Listing:
         settings, folder = _settings(run), storage.join(run.manifests.folder(self.name), FOLDER)
-        web, frozen, sources = LazyWeb(settings.fetch), list[Frozen](), self.sources(run)
+        web, frozen, sources = LazyWeb(settings.fetch, self.ban(run)), list[Frozen](), self.sources(run)
         try:
             for source in sources:
                 generation = self._generation(run, source)
                 one, log = freeze(source, folder, self._key(run, source), generation, web)
                 Generations(folder).settle(source.settings.name, generation)
-                frozen.append(one)
+                frozen.append(without_words(one, self.ban(run)))
                 if log is not None:
                     run.progress.say(_said(source, log))
         finally:

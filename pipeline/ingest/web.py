@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from pipeline.ingest.addresses import canonical
+from pipeline.ingest.ban import NOTHING, Ban
 from pipeline.ingest.client import Wish
 from pipeline.ingest.fetcher import Fetcher, opted_out
 from pipeline.ingest.pages import read_page
@@ -25,11 +26,11 @@ Result = TypeVar("Result")
 class Courier:
     """Runs coroutines that need a Fetcher and waits for them."""
 
-    def __init__(self, settings: FetchSettings) -> None:
+    def __init__(self, settings: FetchSettings, ban: Ban = NOTHING) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ingest-network", daemon=True)
         self._thread.start()
-        self._fetcher = asyncio.run_coroutine_threadsafe(_make(settings), self._loop).result()
+        self._fetcher = asyncio.run_coroutine_threadsafe(_make(settings, ban), self._loop).result()
         self.close = weakref.finalize(self, _shut, self._loop, self._thread, self._fetcher)
 
     def call(self, work: Callable[[Fetcher], Awaitable[Result]]) -> Result:
@@ -54,8 +55,8 @@ class Courier:
         return wait
 
 
-async def _make(settings: FetchSettings) -> Fetcher:
-    return Fetcher(settings)
+async def _make(settings: FetchSettings, ban: Ban) -> Fetcher:
+    return Fetcher(settings, ban)
 
 
 def _shut(loop: asyncio.AbstractEventLoop, thread: threading.Thread, fetcher: Fetcher) -> None:
@@ -68,14 +69,14 @@ def _shut(loop: asyncio.AbstractEventLoop, thread: threading.Thread, fetcher: Fe
 class LazyWeb:
     """What sources see of the network (see `sources.base.Web`); nothing is started before it is asked for."""
 
-    def __init__(self, settings: FetchSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: FetchSettings, ban: Ban = NOTHING) -> None:
+        self._settings, self._ban = settings, ban
         self._courier: Courier | None = None
 
     def pages(self, urls: Sequence[str]) -> list[Page]:
         """Read pages side by side, politely; answers come in the order of `urls`."""
         if self._courier is None:
-            self._courier = Courier(self._settings)
+            self._courier = Courier(self._settings, self._ban)
 
         async def all_of(fetcher: Fetcher) -> list[Page]:
             return list(await asyncio.gather(*(_page(fetcher, url) for url in urls)))
@@ -85,7 +86,7 @@ class LazyWeb:
     def files(self, urls: Sequence[str], max_bytes: int) -> list[File]:
         """Read files whole and politely; answers come in the order of `urls`."""
         if self._courier is None:
-            self._courier = Courier(self._settings)
+            self._courier = Courier(self._settings, self._ban)
 
         async def all_of(fetcher: Fetcher) -> list[File]:
             return list(await asyncio.gather(*(_file(fetcher, url, max_bytes) for url in urls)))
