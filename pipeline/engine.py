@@ -11,23 +11,21 @@ method `start(job)`, which returns a function that waits for the result, is give
 from __future__ import annotations
 
 import importlib.util
-import multiprocessing
 import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import Field
 
 from pipeline.errors import GristmillError
 from pipeline.settings import Settings
+from pipeline.workers import Factory, Job, Rescue, Result, WorkerDiedError, pooled
 
-Job = TypeVar("Job")
-Result = TypeVar("Result")
-Factory = Callable[[], Callable[[Job], Result]]
+__all__ = ["Engine", "EngineSettings", "Kind", "LocalEngine", "RayEngine", "Rescue", "WorkerDiedError", "build_engine",
+           "check_engine", "cores"]
+
 Kind = Literal["cpu", "model", "inline"]
 _AHEAD = 3
 
@@ -40,14 +38,14 @@ class EngineSettings(Settings):
     address: str = Field("auto", description="Ray cluster's address; auto: find or start one")
 
 
-class WorkerDiedError(GristmillError):
-    """A worker process was killed or crashed."""
-
-
 class Engine(ABC):
     @abstractmethod
-    def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind) -> Iterator[Result]:
-        """Results in the order of `jobs`, which is read lazily and only a few jobs ahead."""
+    def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind,
+            rescue: Rescue[Job, Result] | None = None) -> Iterator[Result]:
+        """Results in the order of `jobs`, which is read lazily and only a few jobs ahead.
+
+        Raises WorkerDiedError when a worker process dies, unless `rescue` says how to go on (Ray: always).
+        """
 
     def close(self) -> None:
         """Stop the workers."""
@@ -64,13 +62,14 @@ class LocalEngine(Engine):
     def __init__(self, workers: int = 0) -> None:
         self.workers = workers or cores()
 
-    def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind) -> Iterator[Result]:
+    def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind,
+            rescue: Rescue[Job, Result] | None = None) -> Iterator[Result]:
         if kind == "inline":
             return _inline(factory, jobs)
         if kind == "model":
             devices = _visible_gpus()
-            return _inline(factory, jobs) if devices < 2 else _pooled(factory, jobs, devices, on_gpus=True)
-        return _pooled(factory, jobs, self.workers)
+            return _inline(factory, jobs) if devices < 2 else pooled(factory, jobs, devices, on_gpus=True)
+        return pooled(factory, jobs, self.workers, rescue)
 
 
 def _inline(factory: Factory[Job, Result], jobs: Iterable[Job]) -> Iterator[Result]:
@@ -96,53 +95,6 @@ def _visible_gpus() -> int:
     return torch.cuda.device_count()
 
 
-_work: Callable[[Any], Any] | None = None
-
-
-def _start(factory: Factory[Any, Any], numbers: Any) -> None:
-    global _work
-    if numbers is not None:  # before CUDA starts in this process
-        os.environ["CUDA_VISIBLE_DEVICES"] = numbers.get()
-    _work = factory()
-
-
-def _call(job: Any) -> Any:
-    assert _work is not None
-    return _work(job)
-
-
-def _gpu_names(count: int) -> list[str]:
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",")[:count] if named else [str(number) for number in range(count)]
-
-
-def _pooled(factory: Factory[Job, Result], jobs: Iterable[Job], workers: int, on_gpus: bool = False,
-            ) -> Iterator[Result]:
-    # forkserver: this process has threads (lease, progress), which plain fork would copy half-way
-    context = multiprocessing.get_context("forkserver")
-    numbers = None
-    if on_gpus:
-        numbers = context.Manager().Queue()
-        for name in _gpu_names(workers):
-            numbers.put(name)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(factory, numbers))
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for job in jobs:
-            waiting.append(pool.submit(_call, job))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise WorkerDiedError(
-            "a worker process died (killed for memory, or a codec crashed)",
-            hint="run the same command again: finished chunks are kept; with little memory set engine.workers = 1",
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
 class RayEngine(Engine):
     """Ray actors: a pool of CPU actors, or one actor per GPU. Needs the extra `ray`."""
 
@@ -157,7 +109,8 @@ class RayEngine(Engine):
                 ray.init(include_dashboard=False)
         self._workers = workers
 
-    def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind) -> Iterator[Result]:
+    def map(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind,
+            rescue: Rescue[Job, Result] | None = None) -> Iterator[Result]:
         if kind == "inline":
             yield from _inline(factory, jobs)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,6 +32,8 @@ BYTES = ("sha256", "container", "offset", "length")
 REASONS = {
     **image.UNREADABLE,
     "bytes_lost": "The bytes are no longer where `ingest` put or found them. They are looked for again on every run.",
+    "decoder_died": "Its decoder crashed, twice in a process of its own, or took more than measure.deadline_s of "
+                    "processor time. The file is damaged or made to do harm; raise the deadline for giants.",
     "check_failed": "A check stumbled over this picture; the detail names the check. That is a fault of the check: "
                     "please report it with the picture.",
 }
@@ -39,6 +43,10 @@ REASONS = {
 class MeasureSettings(Settings):
     max_pixels: int = Field(
         200_000_000, ge=1, description="larger pictures are not decoded, width × height; the header is asked first"
+    )
+    deadline_s: float = Field(
+        120.0, gt=0, description="longest time for one picture, seconds of the processor, not of the clock; what takes "
+        "longer hangs, and is dropped"
     )
     chunk_rows: int = Field(256, ge=1, description="rows measured at a time: what a killed run may lose")
 
@@ -56,41 +64,70 @@ class MeasureStage(RowStage):
         return {"": TableSchema((*fixed, *checks.columns(), value_key))}
 
     def settings(self, run: Run) -> JsonObject:
-        return {"max_pixels": run.recipe.measure.max_pixels}
+        return run.recipe.measure.model_dump(mode="json", include={"max_pixels", "deadline_s"})
 
     def fingerprints(self, run: Run) -> JsonObject:
         return {"decoders": image.versions(), "checks": {n: c.version for n, c in checks.registry().items()}}
 
     def holds(self, run: Run, output: Output) -> Holds | None:
-        """What says nothing of the picture itself (its disk was away, memory was short) is never taken over."""
-        return _of_the_picture
+        """What says nothing of the picture itself (its disk was away, memory was short) is never taken over, nor is
+        a failure that another deadline may explain."""
+        before = None if output.previous is None else output.previous.basis["settings"].get("deadline_s")
+        return partial(_of_the_picture, same_deadline=before == run.recipe.measure.deadline_s)
 
     def steps(self, run: Run) -> list[Step]:
         settings = run.recipe.measure
         return [Step(
-            table="", values=self.tables(run)[""], namespace={**self.settings(run), **self.fingerprints(run)},
+            table="", values=self.tables(run)[""],
+            namespace={"max_pixels": settings.max_pixels, **self.fingerprints(run)},
             reads=BYTES, key=("sha256",), wanted=_has_bytes, wanted_reads=("fetch_outcome",),
-            worker=partial(_worker, settings.max_pixels), chunk_rows=settings.chunk_rows,
+            worker=partial(_worker, settings.max_pixels, settings.deadline_s), chunk_rows=settings.chunk_rows,
+            fallen=_fallen,
         )]
 
 
-def _of_the_picture(values: pa.Table) -> NDArray[np.bool_]:
+def _of_the_picture(values: pa.Table, *, same_deadline: bool) -> NDArray[np.bool_]:
     pairs = zip(values.column("decode_outcome").to_pylist(), values.column("decode_detail").to_pylist(), strict=True)
-    return np.array([outcome != "bytes_lost" and detail != NO_MEMORY for outcome, detail in pairs], bool)
+    return np.array([outcome != "bytes_lost" and detail != NO_MEMORY and (same_deadline or outcome != "decoder_died")
+                     for outcome, detail in pairs], bool)
 
 
 def _has_bytes(rows: pa.Table) -> NDArray[np.bool_]:
     return np.array([outcome == "ok" for outcome in rows.column("fetch_outcome").to_pylist()], bool)
 
 
-def _worker(max_pixels: int) -> Worker:
-    return partial(measure_rows, max_pixels=max_pixels)
+def _worker(max_pixels: int, deadline_s: float) -> Worker:
+    """For a process of its own, which ends when one picture takes more than `deadline_s` of processor time.
+
+    The system's timer, since a codec that hangs does not let Python run. Processor time, since on a busy machine the
+    same pictures must come to the same end.
+    """
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process
+
+    def work(rows: pa.Table) -> pa.Table:
+        try:
+            return measure_rows(rows, max_pixels=max_pixels,
+                                before_each=partial(signal.setitimer, signal.ITIMER_PROF, deadline_s))
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    return work
 
 
-def measure_rows(rows: pa.Table, *, max_pixels: int) -> pa.Table:
+def _fallen(rows: pa.Table) -> pa.Table:
+    return _table([{"decode_outcome": "decoder_died", "decode_detail": "the worker process ended"}] * rows.num_rows)
+
+
+def measure_rows(rows: pa.Table, *, max_pixels: int, before_each: Callable[[], object] = lambda: None) -> pa.Table:
     """One row of values per row of `BYTES`; a bad picture becomes an outcome."""
-    values = [measure_one(*place, max_pixels=max_pixels) for place in zip(
-        *(rows.column(name).to_pylist() for name in BYTES), strict=True)]
+    values = []
+    for place in zip(*(rows.column(name).to_pylist() for name in BYTES), strict=True):
+        before_each()
+        values.append(measure_one(*place, max_pixels=max_pixels))
+    return _table(values)
+
+
+def _table(values: Sequence[Mapping[str, Any]]) -> pa.Table:
     names = [c.name for c in (*MEASURE.columns, *checks.columns()) if c.name not in ("id", "value_key")]
     types = {c.name: c.type for c in (*MEASURE.columns, *checks.columns())}
     return pa.table({name: pa.array([value.get(name) for value in values], types[name]) for name in names})

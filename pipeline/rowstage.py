@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from pipeline.engine import Kind
+from pipeline.engine import Kind, Rescue
 from pipeline.memo import Holds, Key, Memo, value_keys
 from pipeline.receipt import JsonObject, Receipt, digest
 from pipeline.run import Run
@@ -51,6 +51,8 @@ class Step:
     """Further columns that only `wanted` looks at, e.g. decisions."""
     lost: Callable[[pa.Table], np.ndarray] | None = None
     """Marks values that are missing only because bytes were away: never taken over, counted as BYTES_LOST."""
+    fallen: Callable[[pa.Table], pa.Table] | None = None
+    """One row that kills its worker process → the values that stand for it; None: the run ends there."""
 
 
 class RowStage(Stage):
@@ -92,7 +94,8 @@ class RowStage(Stage):
         name = f"{self.name} {step.table}".strip()
         with run.progress.task(name, missing) as task:
             chunks: list[list[Key]] = []
-            results = run.engine.map(step.worker, _jobs(step, rows, keys, memo, chunks), kind=step.kind)
+            results = run.engine.map(step.worker, _jobs(step, rows, keys, memo, chunks), kind=step.kind,
+                                     rescue=_rescue(step))
             for number, values in enumerate(results):
                 memo.add(chunks[number], values.select(columns).cast(schema))
                 task.advance(values.num_rows)
@@ -123,6 +126,15 @@ def lost_pictures(receipt: Receipt) -> list[str]:
     """What the stage of this receipt could not read, in words; empty when it read everything."""
     away = receipt.counts.get(BYTES_LOST, 0)
     return [f"the bytes of {away} pictures"] if away else []
+
+
+def _rescue(step: Step) -> Rescue[pa.Table, pa.Table] | None:
+    return None if step.fallen is None else Rescue(_halves, pa.concat_tables, step.fallen)
+
+
+def _halves(rows: pa.Table) -> list[pa.Table]:
+    middle = rows.num_rows // 2
+    return [rows] if middle == 0 else [rows.slice(0, middle), rows.slice(middle)]
 
 
 def _not(marked: Callable[[pa.Table], np.ndarray], values: pa.Table) -> np.ndarray:

@@ -9,7 +9,8 @@ from functools import partial
 
 import pytest
 
-from pipeline.engine import LocalEngine, WorkerDiedError
+from pipeline import workers
+from pipeline.engine import LocalEngine, Rescue, WorkerDiedError
 
 
 def _square(offset: int, job: int) -> tuple[int, int]:
@@ -63,3 +64,44 @@ def test_no_jobs_build_no_worker() -> None:
         raise AssertionError("built for nothing")
 
     assert list(LocalEngine(1).map(never, [], kind="inline")) == []
+
+
+def _numbers(bad: tuple[int, ...], spin: tuple[int, ...]) -> Callable[[list[int]], list[int]]:
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+
+    def work(job: list[int]) -> list[int]:
+        for number in job:
+            signal.setitimer(signal.ITIMER_PROF, 0.3)
+            if number in bad:
+                os.kill(os.getpid(), signal.SIGSEGV)
+            while number in spin:
+                pass
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        return [number * number for number in job]
+
+    return work
+
+
+def _halves(job: list[int]) -> list[list[int]]:
+    return [job] if len(job) == 1 else [job[:len(job) // 2], job[len(job) // 2:]]
+
+
+RESCUE = Rescue[list[int], list[int]](_halves, lambda parts: [each for part in parts for each in part],
+                                      lambda job: [-1] * len(job))
+
+
+def test_items_that_crash_or_hang_cost_only_themselves() -> None:
+    jobs = [list(range(start, start + 16)) for start in range(0, 160, 16)]
+    results = list(LocalEngine(2).map(partial(_numbers, (37, 158), (90,)), jobs, kind="cpu", rescue=RESCUE))
+    expected = [-1 if number in (37, 90, 158) else number * number for number in range(160)]
+    assert [each for result in results for each in result] == expected
+
+
+def test_when_everything_crashes_it_is_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "MOST_GIVEN_UP", 5)
+    jobs = [list(range(start, start + 8)) for start in range(0, 64, 8)]
+    done = []
+    with pytest.raises(WorkerDiedError):
+        for result in LocalEngine(1).map(partial(_numbers, tuple(range(4, 64)), ()), jobs, kind="cpu", rescue=RESCUE):
+            done.append(result)
+    assert done[0] == [0, 1, 4, 9, -1, -1, -1, -1]

@@ -16,7 +16,12 @@ from pipeline import checks
 from pipeline.checks.base import Check
 from pipeline.demo.scenes import COLOURS, draw, recoloured, sample_scene, stands_out
 from pipeline.image import Picture, decode
-from pipeline.measure import BYTES, REASONS, measure_one, measure_rows, thumb
+from pipeline.measure import BYTES, REASONS, MeasureStage, measure_one, measure_rows, thumb
+from pipeline.progress import Progress
+from pipeline.recipe import from_dict
+from pipeline.run import Run
+from pipeline.stage import Output
+from pipeline.stages import execute
 
 
 def _jpeg(image: Image.Image, quality: int = 90) -> bytes:
@@ -105,3 +110,21 @@ def test_thumbnails_of_copies_agree_and_those_of_colour_twins_do_not() -> None:
         colours = [c for c in COLOURS if stands_out(c, scene.background, scene.night) and c != scene.shapes[0].colour]
         twin = draw(recoloured(scene, colours[0]))
         assert np.abs(original - _levels(_jpeg(twin, 95))).max() > 10
+
+
+def test_a_picture_that_takes_too_long_costs_one_row(tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(5):
+        _scene(number).save(folder / f"a picture of {number}.png")
+    Image.new("1", (16_000, 12_000)).save(folder / "endless.png")  # seconds of decoding in a few kB
+    raw = {"name": "slow", "workdir": str(tmp_path), "measure": {"deadline_s": 0.8}, "engine": {"workers": 1},
+           "ingest": {"sources": [{"kind": "folder", "name": "f", "path": str(folder)}]}}
+    run = Run(from_dict(raw), Progress(quiet=True))
+    execute(run, ["ingest", "measure"])
+    assert run.manifests.stage("measure").arrow().column("decode_outcome").to_pylist() == ["ok"] * 5 + ["decoder_died"]
+    assert MeasureStage().holds(run, Output(MeasureStage(), run))(  # type: ignore[misc]
+        run.manifests.stage("measure").arrow()).tolist() == [True] * 6
+    patient = Run(from_dict({**raw, "measure": {"deadline_s": 600}}), Progress(quiet=True))
+    assert MeasureStage().holds(patient, Output(MeasureStage(), patient))(  # type: ignore[misc]
+        run.manifests.stage("measure").arrow()).tolist() == [True] * 5 + [False], "it is tried again"
