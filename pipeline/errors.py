@@ -5,6 +5,7 @@
     ├── SourceError      a folder, list, page or tar to ingest cannot be read
     ├── ManifestError    a manifest or receipt is missing, damaged or of a newer version
     ├── StorageError     a path cannot be written or read: full disk, no permission, no such bucket
+    │   └── AwayError    a server or disk does not answer now; it may later
     ├── ModelError       a model named in the recipe cannot be loaded or refuses the recipe
     ├── BusyError        another process writes to the same run
     └── TrainingError    training cannot start or go on: no shards, checkpoint mismatch, diverged
@@ -54,6 +55,10 @@ class ManifestError(GristmillError):
 
 class StorageError(GristmillError):
     """A path cannot be written or read."""
+
+
+class AwayError(StorageError):
+    """A server or disk does not answer now; the same call may succeed later."""
 
 
 class ModelError(GristmillError):

@@ -90,7 +90,7 @@ def _stem(path: Path) -> str:
 
 @pytest.mark.parametrize(("low", "allowed"), [
     ("pipeline.errors", set()), ("pipeline.settings", set()), ("pipeline.schema", set()),
-    ("pipeline.storage", {"pipeline.errors"}),
+    ("pipeline.drivers", {"pipeline.errors"}), ("pipeline.storage", {"pipeline.errors", "pipeline.drivers"}),
     ("pipeline.receipt", {"pipeline", "pipeline.errors", "pipeline.schema", "pipeline.storage"}),
     ("pipeline.manifest", {"pipeline", "pipeline.errors", "pipeline.schema", "pipeline.storage", "pipeline.receipt"}),
 ])

@@ -14,6 +14,9 @@ RETRIED = frozenset({"timeout", "connect", "disconnected"})
 """Outcomes that may be different next time, beside those of `RETRIED_STATUS`."""
 
 RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+ATTEMPTS = 3
+PAUSE_S = 0.5
+"""How often a file whose disk or server does not answer is asked, and the first pause between, seconds; it doubles."""
 TEMPORARY = " (temporary)"
 """Ends the detail of a name server's failure that may pass."""
 

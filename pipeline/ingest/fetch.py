@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -17,20 +18,23 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.errors import StorageError
+from pipeline.drivers import passing
+from pipeline.errors import AwayError, StorageError
 from pipeline.ingest.addresses import is_local, path_of
 from pipeline.ingest.ban import NOTHING, Ban
-from pipeline.ingest.body import Spool
+from pipeline.ingest.body import Body, Spool
+from pipeline.ingest.failures import ATTEMPTS, PAUSE_S
 from pipeline.ingest.fetcher import Fetcher
 from pipeline.ingest.freshness import RAW
 from pipeline.ingest.magic import HEAD, sniff
-from pipeline.ingest.outcomes import OK
+from pipeline.ingest.outcomes import AWAY, OK
+from pipeline.ingest.packed import Unpacker
 from pipeline.ingest.settings import FetchSettings
 from pipeline.ingest.web import Courier
 from pipeline.schema import INGEST, TableSchema
 from pipeline.tars import TarWriter
 
-READS = ("id", "url", "state", "refused", "refused_detail", "inside", "inside_offset", "inside_length")
+READS = ("id", "url", "state", "refused", "refused_detail", "inside", "inside_offset", "inside_length", "packing")
 VALUES = TableSchema(tuple(
     column for column in INGEST.columns
     if column.name in (
@@ -70,6 +74,7 @@ class FetchWorker:
 
     def __init__(self, settings: FetchSettings, data: str, ban: Ban = NOTHING) -> None:
         self._courier = Courier(settings, ban)
+        self._unpacker = Unpacker(settings.max_bytes)
         self._data = data
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
@@ -78,7 +83,7 @@ class FetchWorker:
     def start(self, chunk: pa.Table) -> Callable[[], pa.Table]:
         """Begin a chunk; the returned function waits for it, writes its tar and returns its rows."""
         rows, spool = chunk.select(list(READS)).to_pylist(), Spool()
-        wait = self._courier.start(lambda fetcher: _fetch_all(fetcher, rows, spool))
+        wait = self._courier.start(lambda fetcher: _fetch_all(fetcher, self._unpacker, rows, spool))
 
         def finish() -> pa.Table:
             try:
@@ -91,30 +96,40 @@ class FetchWorker:
         return finish
 
 
-async def _fetch_all(fetcher: Fetcher, rows: Sequence[dict[str, Any]], spool: Spool) -> list[_Arrived]:
-    return list(await asyncio.gather(*(_fetch(fetcher, row, spool) for row in rows)))
+async def _fetch_all(
+    fetcher: Fetcher, unpacker: Unpacker, rows: Sequence[dict[str, Any]], spool: Spool
+) -> list[_Arrived]:
+    return list(await asyncio.gather(*(_fetch(fetcher, unpacker, row, spool) for row in rows)))
 
 
-async def _fetch(fetcher: Fetcher, row: dict[str, Any], spool: Spool) -> _Arrived:
+async def _fetch(fetcher: Fetcher, unpacker: Unpacker, row: dict[str, Any], spool: Spool) -> _Arrived:
     url = row["url"]
     if row["refused"] is not None:
         return _Arrived(Fetched(row["refused"], row["refused_detail"]))
+    if row["packing"] is not None:
+        outcome, detail, body = await unpacker.picture(row["inside"], row["packing"], row["inside_offset"])
+        return await _arrived(Fetched(outcome, detail or None), body, row["id"], spool, fetcher.ban)
     if row["inside"] is not None:
-        place = row["inside"], row["inside_offset"], row["inside_length"]
+        place = row["inside"], row["inside_offset"], row["inside_length"], fetcher.settings.max_bytes
         return _Arrived(await _let_in(fetcher.ban, await asyncio.to_thread(inside_file, *place)))
     if is_local(url):
         return _Arrived(await _let_in(fetcher.ban, await asyncio.to_thread(local_file, path_of(url))))
     answer = await fetcher.picture(url)
     found = Fetched(answer.outcome, answer.detail or None, answer.status, answer.url)
-    if answer.body is None:
+    return await _arrived(found, answer.body, row["id"], spool, fetcher.ban)
+
+
+async def _arrived(found: Fetched, body: Body | None, member: str, spool: Spool, ban: Ban) -> _Arrived:
+    """The row, with its body, if there is one and no rule keeps it out, put into the spool."""
+    if body is None:
         return _Arrived(found)
-    if (refusal := await fetcher.ban.picture(answer.body.sha256, answer.body.read)) is not None:
-        answer.body.close()
-        return _Arrived(Fetched(*refusal, answer.status))
-    kind = sniff(answer.body.head)
-    assert kind is not None, "the fetcher lets only pictures through"
-    found.content_type, found.sha256, found.length = kind[0], answer.body.sha256, answer.body.length
-    return _Arrived(found, spool.keep(answer.body), f"{row['id']}.{kind[1]}")
+    if (refusal := await ban.picture(body.sha256, body.read)) is not None:
+        body.close()
+        return _Arrived(Fetched(*refusal, found.http_status))
+    kind = sniff(body.head)
+    assert kind is not None, "only pictures are let through"
+    found.content_type, found.sha256, found.length = kind[0], body.sha256, body.length
+    return _Arrived(found, spool.keep(body), f"{member}.{kind[1]}")
 
 
 async def _let_in(ban: Ban, found: Fetched) -> Fetched:
@@ -122,7 +137,10 @@ async def _let_in(ban: Ban, found: Fetched) -> Fetched:
     if found.sha256 is None or ban.empty:
         return found
     place = found.container or "", found.offset or 0, found.length or 0
-    refusal = await ban.picture(found.sha256, partial(storage.read_range, *place, sha256=found.sha256))
+    try:
+        refusal = await ban.picture(found.sha256, partial(storage.read_range, *place, sha256=found.sha256))
+    except StorageError as error:
+        return Fetched(AWAY, str(error))
     return found if refusal is None else Fetched(*refusal)
 
 
@@ -138,7 +156,7 @@ def local_file(path: str) -> Fetched:
     except FileNotFoundError:
         return Fetched("not_found", "the file is gone")
     except OSError as error:
-        return Fetched("unreadable_file", error.strerror or str(error))
+        return Fetched(AWAY if passing(error) else "unreadable_file", error.strerror or str(error))
     if length == 0:
         return Fetched("empty", "no bytes")
     kind = sniff(head)
@@ -147,14 +165,22 @@ def local_file(path: str) -> Fetched:
     return Fetched(OK, None, None, None, kind[0], digest.digest(), storage.as_text(path), 0, length)
 
 
-def inside_file(container: str, offset: int, length: int) -> Fetched:
+def inside_file(container: str, offset: int, length: int, max_bytes: int) -> Fetched:
     """What a picture inside a file in place amounts to: hashed and looked at, not copied."""
     if length == 0:
         return Fetched("empty", "no bytes")
-    try:
-        data = storage.read_range(container, offset, length)
-    except StorageError as error:
-        return Fetched("unreadable_file", str(error))
+    if length > max_bytes:
+        return Fetched("too_large", f"{length} bytes")
+    for attempt in range(ATTEMPTS):
+        try:
+            data = storage.read_range(container, offset, length)
+            break
+        except AwayError as error:
+            if attempt + 1 == ATTEMPTS:
+                return Fetched(AWAY, str(error))
+            time.sleep(PAUSE_S * 2**attempt)
+        except StorageError as error:
+            return Fetched("unreadable_file", str(error))
     kind = sniff(data[:HEAD])
     if kind is None:
         return Fetched("not_an_image", f"begins with {data[:16]!r}")

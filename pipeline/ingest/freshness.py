@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline import storage
 from pipeline.errors import ManifestError, StorageError
-from pipeline.ingest.outcomes import OK
+from pipeline.ingest.outcomes import AWAY, OK
 from pipeline.ingest.settings import FetchSettings
 from pipeline.manifest import located
 from pipeline.receipt import JsonObject
@@ -94,7 +94,8 @@ def still_good(values: pa.Table, data: str, before: JsonObject | None, now: Json
     lost = pa.array(lost_containers(values, data), pa.string())
     at_hand = pc.fill_null(pc.invert(pc.is_in(containers, lost)), True)
     unchanged = before is None or before == now
-    explained = pa.array(sorted(retry if unchanged else retry | BOUND_BY_LIMITS), pa.string())
+    again = retry | {AWAY}
+    explained = pa.array(sorted(again if unchanged else again | BOUND_BY_LIMITS), pa.string())
     settled = pc.invert(pc.is_in(outcomes, explained))
     good = pc.if_else(pc.equal(outcomes, OK), at_hand, settled)
     return np.asarray(good.to_numpy(zero_copy_only=False) if isinstance(good, pa.Array) else good.to_numpy(), bool)

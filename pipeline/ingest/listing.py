@@ -44,6 +44,7 @@ HIDDEN = (
     Column("inside", pa.string(), "URL of the file that holds the bytes in place, for pictures inside others"),
     Column("inside_offset", pa.int64(), "where they start there", "bytes"),
     Column("inside_length", pa.int64(), "how many there are", "bytes"),
+    Column("packing", pa.string(), "how they are packed there; null: not at all"),
 )
 
 
@@ -144,6 +145,8 @@ def _rows(source: Source, generation: int, web: Web, log: Log) -> Iterator[dict[
         url, refused, detail = _address(found)
         address = found.address or url
         occurrence = seen.get(address, 0)
+        if found.place is not None and occurrence:  # the same name again inside one file: other bytes
+            url = f"{url}&occurrence={occurrence}"
         seen[address] = occurrence + 1
         state = found.state or ""
         log.count("rows")
@@ -161,7 +164,7 @@ def _place(found: Found) -> dict[str, object]:
     if found.place is None:
         return {}
     inside, _, offset, length = found.place
-    return {"inside": inside, "inside_offset": offset, "inside_length": length}
+    return {"inside": inside, "inside_offset": offset, "inside_length": length, "packing": found.packing}
 
 
 def _address(found: Found) -> tuple[str, str | None, str | None]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pipeline.errors import RecipeError, near_miss
 
 OK = "ok"
+AWAY = "bytes_away"
+"""The outcome that every run tries to better."""
 
 OUTCOMES: dict[str, str] = {
     "ok": "The bytes arrived whole and begin like a picture.",
@@ -22,7 +24,8 @@ OUTCOMES: dict[str, str] = {
     "bad_response": "The answer is no valid HTTP: broken header, chunk or compression.",
     "too_large": "More bytes than ingest.fetch.max_bytes; reading stopped there. Raise it if you want such files.",
     "not_an_image": "The bytes do not begin like any picture format, whatever the header or the name says.",
-    "no_picture": "The sample in the tar has no member with a picture's ending, or none with the one asked for.",
+    "no_picture": "The sample in the tar has no member with a picture's ending, or none with the one asked for; or the "
+                  "cell of the Parquet file is null.",
     "empty": "The answer or the file has no bytes.",
     "robots": "The site's robots.txt asks not to fetch this address (RFC 9309); it was not fetched.",
     "opt_out": "The page or the picture asks not to be used for training (noai, noimageai, TDM-Reservation); "
@@ -36,7 +39,8 @@ OUTCOMES: dict[str, str] = {
     "redirect_loop": "Redirects lead back to an address already visited.",
     "too_many_redirects": "More redirects than ingest.fetch.max_redirects.",
     "bad_url": "Not an http(s) address, or not well-formed.",
-    "unreadable_file": "The local file exists but cannot be read: no permission, or a disk error.",
+    "unreadable_file": "The file with the picture exists but cannot be read there: no permission, cut, or damaged.",
+    AWAY: "The disk or server with the file did not answer, several times. It is asked again on every run.",
 }
 """Outcome → explanation with advice, as `curate explain` prints it."""
 

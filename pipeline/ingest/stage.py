@@ -18,6 +18,7 @@ from pipeline.ingest.fetch import READS, VALUES, FetchWorker
 from pipeline.ingest.freshness import RAW, Generations, limits, lost_containers, manners, still_good, whole
 from pipeline.ingest.guarded import Guarded, without_words
 from pipeline.ingest.listing import CARRIED, FOLDER, HIDDEN, Frozen, Listing, freeze, key_of, source_columns
+from pipeline.ingest.outcomes import AWAY
 from pipeline.ingest.settings import IngestSettings
 from pipeline.ingest.sources import build
 from pipeline.ingest.sources.base import Log, Source
@@ -119,8 +120,10 @@ class IngestStage(RowStage):
         return good
 
     def lost(self, run: Run) -> list[str]:
-        """Raw tars that are gone or cut; pictures in place are looked after by their folder's fingerprint."""
-        lost: set[str] = set()
+        """Raw tars that are gone or cut, and pictures whose disk or server was away; changes of pictures in place are
+        looked after by their source's fingerprint."""
+        away = run.manifests.need(self.name).counts.get(AWAY, 0)
+        lost = {f"the bytes of {away} pictures"} if away else set[str]()
         for part in run.manifests.need(self.name).tables[""]:
             values = read_part(run.manifests.folder(self.name), part, _PLACES)
             lost.update(lost_containers(values, run.data))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import storage
+from pipeline.drivers import explained
 from pipeline.errors import StorageError
 
 
@@ -58,7 +59,7 @@ def test_missing_files_are_said_in_one_line_with_a_hint(tmp_path: Path) -> None:
 
 def test_a_full_disk_names_the_cure() -> None:
     # /dev/full answers every write with ENOSPC, as a full disk does
-    with pytest.raises(StorageError, match="disk is full"), storage._explained("/dev/full", "write"):
+    with pytest.raises(StorageError, match="disk is full"), explained("/dev/full", "write"):
         with open("/dev/full", "wb", buffering=0) as file:
             file.write(b"x")
     assert errno.ENOSPC

@@ -13,7 +13,7 @@ PICTURES = (
 
 LABEL_KEYS = ("label", "class", "category")
 LICENSE_KEYS = ("license_url", "license")
-_CAPTION_KEYS = ("caption", "captions", "text", "alt", "title", "description")
+CAPTION_KEYS = ("caption", "captions", "text", "alt", "title", "description")
 
 
 def json_object(data: bytes) -> dict[str, Any] | None:
@@ -32,7 +32,7 @@ def caption_lines(data: bytes) -> list[str]:
 
 def captions_in(values: dict[str, Any]) -> list[str]:
     """Captions of a JSON object by the keys that are usual, best first."""
-    return [text for key in _CAPTION_KEYS for text in texts_of(values.get(key))]
+    return [text for key in CAPTION_KEYS for text in texts_of(values.get(key))]
 
 
 def text_of(value: Any) -> str | None:

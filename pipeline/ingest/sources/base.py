@@ -40,7 +40,8 @@ class Found:
 
     Either `url` is an address on the web (what is not well-formed becomes a `bad_url` row), or `path` is a
     local file, used where it lies, or `place` is (file URL, member, offset, length) of bytes inside a file, used where
-    they lie. `address` is what the id hangs on where that is not the canonical URL.
+    they lie. With `packing` they are taken out of it and copied, see `pipeline.ingest.packed`, which also says what
+    offset and length mean then. `address` is what the id hangs on where that is not the canonical URL.
     `state` changes when the bytes behind the address may have changed. `refused` is an outcome known before
     fetching (`opt_out`), `refused_detail` its reason in words. `extra` fills the columns the source declares.
     """
@@ -48,6 +49,7 @@ class Found:
     url: str = ""
     path: str | None = None
     place: tuple[str, str, int, int] | None = None
+    packing: str | None = None
     captions: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     page_url: str | None = None

@@ -110,7 +110,7 @@ def settings_for(server: Hostile, **changes: Any) -> FetchSettings:
 def chunk_of(urls: list[str]) -> pa.Table:
     return pa.table({
         "id": [f"{number:032x}" for number in range(len(urls))], "url": urls, "state": ["@0"] * len(urls),
-        **{name: pa.nulls(len(urls), pa.string()) for name in ("refused", "refused_detail", "inside")},
+        **{name: pa.nulls(len(urls), pa.string()) for name in ("refused", "refused_detail", "inside", "packing")},
         **{name: pa.nulls(len(urls), pa.int64()) for name in ("inside_offset", "inside_length")},
     })
 

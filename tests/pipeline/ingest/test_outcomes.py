@@ -8,7 +8,7 @@ from pathlib import Path
 import pipeline.ingest
 from pipeline.ingest.failures import RETRIED
 from pipeline.ingest.freshness import BOUND_BY_LIMITS
-from pipeline.ingest.outcomes import OUTCOMES
+from pipeline.ingest.outcomes import AWAY, OK, OUTCOMES
 from pipeline.ingest.settings import FetchSettings
 
 
@@ -24,7 +24,7 @@ def test_the_code_knows_no_others() -> None:
     assert stops <= set(OUTCOMES)
     assert set(OUTCOMES) >= RETRIED | BOUND_BY_LIMITS
     for outcome in OUTCOMES:
-        assert outcome == "ok" or f'"{outcome}"' in code, outcome
+        assert outcome in (OK, AWAY) or f'"{outcome}"' in code, outcome
 
 
 def test_settings_named_in_explanations_exist() -> None:
