@@ -6,7 +6,7 @@ import asyncio
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from multidict import CIMultiDictProxy
@@ -14,6 +14,7 @@ from yarl import URL
 
 from pipeline.ingest.addresses import canonical
 from pipeline.ingest.body import Body
+from pipeline.ingest.coding import Unpacker, codings, unpacker
 from pipeline.ingest.failures import explain
 from pipeline.ingest.guard import Guard, connector
 from pipeline.ingest.magic import HEAD
@@ -23,6 +24,7 @@ from pipeline.ingest.settings import FetchSettings
 _REDIRECTS = (301, 302, 303, 307, 308)
 _GONE = (404, 410)
 _HEADER_LINE = 16 * 1024
+_ASCII = "".join(map(chr, range(128)))
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Wish:
     """What the caller wants of an answer; this base takes any body of up to `max_bytes`."""
 
     accept = "*/*"
+    knows = False
+    """Whether `head_seen` knows by its bytes what was wished for."""
 
     def __init__(self, max_bytes: int, *, cut: bool = False) -> None:
         self.max_bytes = max_bytes
@@ -111,7 +115,7 @@ class Client:
             answer = Answer("ok", url, "", response.status, headers=_plain(response.headers))
             seen.append(answer)
             if response.status in _REDIRECTS and (target := response.headers.get("Location")):
-                location = canonical(target, url)
+                location = _location(target, url)
                 if location is None:
                     raise Stop("bad_url", f"redirect to {target[:200]!r}")
                 return Answer("redirect", url, "", response.status, None, location, answer.headers)
@@ -133,8 +137,11 @@ async def _body(response: aiohttp.ClientResponse, wish: Wish) -> Body:
 
 
 async def _fill(body: Body, response: aiohttp.ClientResponse, wish: Wish) -> None:
-    announced = response.content_length
-    unpack = _unpacker(response.headers.get("Content-Encoding", ""))
+    announced, names = response.content_length, codings(response.headers.getall("Content-Encoding", ()))
+    unpack = unpacker(names)
+    strange = f"compressed with {', '.join(names)[:40]!r}, which was not asked for" if names and not unpack else ""
+    if strange and not wish.knows:
+        raise Stop("bad_response", strange)
     if announced is not None and announced > wish.max_bytes and not wish.cut and unpack is None:
         raise Stop("too_large", f"announces {announced} bytes")
     judged = False
@@ -144,35 +151,42 @@ async def _fill(body: Body, response: aiohttp.ClientResponse, wish: Wish) -> Non
         body.append(plain[:room])
         if not judged and len(body.head) == HEAD:
             judged = True
-            wish.head_seen(body.head)
+            _judge(body, wish, strange)
         if len(plain) > room:
             if wish.cut:
                 return
             raise Stop("too_large", f"more than {wish.max_bytes} bytes")
-    if unpack is not None and body.length and not unpack.eof:
+        if unpack is not None and unpack.over:
+            break
+    if unpack is not None and not unpack.complete:
         raise Stop("disconnected", "the compressed body breaks off")
     if body.length and not judged:
+        _judge(body, wish, strange)
+
+
+def _judge(body: Body, wish: Wish, strange: str) -> None:
+    """Servers also name codings that they did not use ("none", "utf-8"): then the bytes are what is wished for."""
+    try:
         wish.head_seen(body.head)
+    except Stop as stop:
+        raise (Stop("bad_response", strange) if strange else stop) from None
 
 
 def _plain(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
     return {name.lower(): tuple(headers.getall(name)) for name in headers}
 
 
-def _unpacker(encoding: str) -> Any:
-    """A decompressor for gzip and deflate, None for plain bodies. Raises Stop for what was not asked for."""
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return None
-    if name in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip or zlib, told apart by its header
-    raise Stop("bad_response", f"compressed with {name[:40]!r}, which was not asked for")
-
-
-def _unpacked(unpack: Any, piece: bytes, room: int) -> bytes:
+def _unpacked(unpack: Unpacker, piece: bytes, room: int) -> bytes:
     """At most `room` bytes: a bomb is never unpacked further than the caller's limit."""
     try:
-        out: bytes = unpack.decompress(piece, room)
-        return out
+        return unpack.feed(piece, room)
     except zlib.error as error:
         raise Stop("bad_response", f"broken compression: {error}") from None
+
+
+def _location(target: str, url: str) -> str | None:
+    """Where a redirect leads; bytes that are no text are escaped as they are, as browsers do."""
+    try:
+        return canonical(quote(target.encode("utf-8", "surrogateescape"), safe=_ASCII), url)
+    except UnicodeEncodeError:
+        return None

@@ -6,7 +6,7 @@ import socket
 import ssl
 
 import aiohttp
-from aiohttp.http_exceptions import BadHttpMessage, ContentLengthError
+from aiohttp.http_exceptions import BadHttpMessage, ContentLengthError, TransferEncodingError
 
 from pipeline.ingest.guard import PrivateAddress
 
@@ -47,11 +47,17 @@ def _outcome(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         return "connect"
     if isinstance(error, aiohttp.ClientPayloadError):
-        cut = not isinstance(error.__cause__, BadHttpMessage) or isinstance(error.__cause__, ContentLengthError)
-        return "disconnected" if cut else "bad_response"
+        return "disconnected" if _broke_off(error.__cause__) else "bad_response"
     if isinstance(error, (aiohttp.ClientResponseError, ValueError)):
         return "bad_response"
     return "disconnected"
+
+
+def _broke_off(cause: BaseException | None) -> bool:
+    """Whether a body ended too early. The library says so of chunks by the same error as of broken ones."""
+    if isinstance(cause, TransferEncodingError):
+        return "Not enough data" in cause.message
+    return not isinstance(cause, BadHttpMessage) or isinstance(cause, ContentLengthError)
 
 
 def worth_retrying(outcome: str, status: int | None, detail: str) -> bool:

@@ -35,6 +35,7 @@ class PictureWish(Wish):
     """A picture that does not opt out and begins like one."""
 
     accept = "image/*,*/*;q=0.5"
+    knows = True
 
     def __init__(self, settings: FetchSettings) -> None:
         super().__init__(settings.max_bytes)

@@ -54,7 +54,7 @@ PATHS: dict[str, bytes | hostile.Behaviour] = {
     "/garbage": hostile.cut(b"\x16\x03\x01 what?\r\n\r\n"),
     "/bad-chunks": hostile.cut(hostile.chunked(b"5\r\n" + PICTURE[:5] + b"\r\n", b"zz\r\n....")),
     "/bad-packing.png": reply(b"\x1f\x8b\x08" + b"\xff" * 64, Content_Encoding="gzip"),
-    "/brotli.png": reply(PICTURE, Content_Encoding="br"),
+    "/brotli.png": reply(b"\x1b\x03\x00 packed", Content_Encoding="br"),
     "/big-header": hostile.cut(b"HTTP/1.1 200 OK\r\nX-Big: " + b"a" * 1_000_000 + b"\r\n\r\n"),
     "/endless": hostile.endless,
     "/bomb.png": reply(hostile.bomb(50_000_000), Content_Encoding="gzip"),
