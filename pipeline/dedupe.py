@@ -9,7 +9,7 @@ that is kept in its place (no chains), and a good copy never falls for a bad one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,10 +17,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field
 
-from pipeline import checks
+from pipeline import against, checks
 from pipeline.pairs import Neighbours, copies
 from pipeline.receipt import JsonObject, digest
-from pipeline.schema import DEDUPE, EDGES, TableSchema
+from pipeline.schema import DEDUPE, EDGES, HELD_OUT, TableSchema
 from pipeline.settings import Settings
 from pipeline.stage import ColumnStage
 
@@ -34,6 +34,8 @@ REASONS = {
     "duplicate_pixels": "Another file holds exactly the same pixels, stored differently.",
     "duplicate_perceptual": "A re-encoded or rescaled copy: the perceptual hashes are within dedupe.max_distance and "
                             "the thumbnails agree within dedupe.max_difference.",
+    "duplicate_held_out": "A copy of a picture in another run that dedupe.against names, such as an evaluation set: a "
+                          "model must not be tested on what it was shown.",
 }
 EDGE_READS = ("id", "kind", "url", "sha256", "decode_outcome", "pixel_digest", "phash", "thumb")
 
@@ -47,6 +49,10 @@ class DedupeSettings(Settings):
         "this, levels of 255; pale thumbnails, as of line drawings, must agree more closely"
     )
     perceptual: bool = Field(True, description="look for re-encoded and rescaled copies too, not only exact ones")
+    against: tuple[str, ...] = Field(
+        (), description="manifests folders of other runs, e.g. manifests/evaluation, whose pictures must not be in "
+        "this set; they need `measure`; paths or any fsspec URLs"
+    )
 
 
 class DedupeStage(ColumnStage):
@@ -56,7 +62,15 @@ class DedupeStage(ColumnStage):
     counted: ClassVar[str | None] = "relation"
 
     def tables(self, run: Run) -> dict[str, TableSchema]:
-        return {"": DEDUPE, "edges": EDGES}
+        aside = {"held_out": HELD_OUT} if run.recipe.dedupe.against else {}
+        return {"": DEDUPE, "edges": EDGES, **aside}
+
+    def check(self, run: Run) -> None:
+        """Raises ManifestError for a held-out set that has not been measured."""
+        against.contents(run.recipe.dedupe.against)
+
+    def fingerprints(self, run: Run) -> JsonObject:
+        return {"against": against.contents(run.recipe.dedupe.against)} if run.recipe.dedupe.against else {}
 
     def settings(self, run: Run) -> JsonObject:
         judged = {name: chosen.model_dump(mode="json") for name, chosen in run.recipe.checks.items()}
@@ -64,7 +78,10 @@ class DedupeStage(ColumnStage):
 
     def namespaces(self, run: Run) -> dict[str, str]:
         content = [run.manifests.need(name).content for name in self.inputs]
-        return {"edges": digest([self.version, content, run.recipe.dedupe.model_dump(mode="json")])}
+        settings = run.recipe.dedupe.model_dump(mode="json", exclude={"against"})
+        edges = digest([self.version, content, settings])
+        aside = {"held_out": digest([edges, self.fingerprints(run)])} if run.recipe.dedupe.against else {}
+        return {"edges": edges, **aside}
 
     def columns_read(self, run: Run) -> Iterable[str]:
         return (*EDGE_READS, "width", "height", "length", "captions", "caption_origins", *checks.columns_read())
@@ -73,10 +90,18 @@ class DedupeStage(ColumnStage):
         edges = self.cached(run, "edges")
         if edges is None:
             edges = copies(columns.select(EDGE_READS), run.recipe.dedupe)
+        tables = {"edges": edges}
+        if run.recipe.dedupe.against:
+            held = self.cached(run, "held_out")
+            if held is None:
+                held = against.held_out(columns.select(EDGE_READS), run.recipe.dedupe)
+            tables["held_out"] = held
         ids = columns.column("id").to_pylist()
+        out = {entry["id"]: entry for table in (tables.get("held_out"),) if table for entry in table.to_pylist()}
         neighbours = Neighbours(ids, edges)
-        keeper = elect(neighbours, preference(columns, checks.verdicts(columns, run.recipe.checks).dropped))
-        return {"": _rows(columns, ids, neighbours, keeper), "edges": edges}
+        order = preference(columns, checks.verdicts(columns, run.recipe.checks).dropped)
+        keeper = elect(neighbours, order, {row for row, each in enumerate(ids) if each in out})
+        return {"": _rows(columns, ids, neighbours, keeper, out), **tables}
 
 
 def preference(columns: pa.Table, dropped: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -93,9 +118,11 @@ def _numbers(columns: pa.Table, name: str) -> NDArray[np.float64]:
     return np.nan_to_num(np.asarray(columns.column(name).cast(pa.float64()), np.float64))
 
 
-def elect(neighbours: Neighbours, order: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Per row the row kept in its place: itself for those that stay."""
+def elect(neighbours: Neighbours, order: Sequence[int] | NDArray[np.int64], out: Collection[int] = (),
+          ) -> NDArray[np.int64]:
+    """Per row the row kept in its place: itself for those that stay, and for rows that are `out` already."""
     keeper = np.full(len(order), -1, np.int64)
+    keeper[list(out)] = list(out)
     for row in np.asarray(order).tolist():
         if keeper[row] >= 0:
             continue
@@ -106,7 +133,8 @@ def elect(neighbours: Neighbours, order: Sequence[int] | NDArray[np.int64]) -> N
     return keeper
 
 
-def _rows(columns: pa.Table, ids: list[str], neighbours: Neighbours, keeper: NDArray[np.int64]) -> pa.Table:
+def _rows(columns: pa.Table, ids: list[str], neighbours: Neighbours, keeper: NDArray[np.int64],
+          out: Mapping[str, Mapping[str, Any]]) -> pa.Table:
     captions = columns.column("captions").to_pylist()
     origins = columns.column("caption_origins").to_pylist()
     pools: list[dict[str, str]] = [dict(zip(c or [], o or [], strict=True)) for c, o in
@@ -116,6 +144,9 @@ def _rows(columns: pa.Table, ids: list[str], neighbours: Neighbours, keeper: NDA
         relation, distance = (None, None) if kept == row else neighbours.between(row, kept)
         made.append({"id": ids[row], "duplicate_of": None if kept == row else ids[kept], "relation": relation,
                      "distance": distance, "group": neighbours.group[row]})
+        if ids[row] in out:
+            twin = out[ids[row]]
+            made[-1] |= {"duplicate_of": twin["copy_of"], "relation": against.RELATION, "distance": twin["distance"]}
         if kept != row:
             for text, origin in zip(captions[row] or [], origins[row] or [], strict=True):
                 pools[kept].setdefault(text, origin)

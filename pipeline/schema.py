@@ -114,12 +114,19 @@ MEASURE = TableSchema((
 
 DEDUPE = TableSchema((
     ID,
-    Column("duplicate_of", pa.string(), "id of the row kept in its place; null for kept rows"),
-    Column("relation", pa.string(), "address, bytes, pixels or perceptual"),
-    Column("distance", pa.int32(), "Hamming distance of the perceptual hashes to the kept row", "bits of 64"),
+    Column("duplicate_of", pa.string(), "id of the row kept in its place, or run/id of a picture in a held-out set; "
+           "null for kept rows"),
+    Column("relation", pa.string(), "address, bytes, pixels, perceptual, or held_out: see dedupe.against"),
+    Column("distance", pa.int32(), "Hamming distance of the perceptual hashes to that row", "bits of 64"),
     Column("group", pa.string(), "smallest id of the connected component; the row's own id when alone"),
     Column("pooled_captions", STRINGS, "own captions, then those of the rows dropped in its favour"),
     Column("pooled_origins", STRINGS, "where each pooled caption came from"),
+))
+
+HELD_OUT = TableSchema((
+    ID,
+    Column("copy_of", pa.string(), "run/id of the picture in a set of dedupe.against"),
+    Column("distance", pa.int32(), "Hamming distance", "bits of 64"),
 ))
 
 EDGES = TableSchema((
