@@ -123,7 +123,7 @@ class Upload:
     def __init__(self, file: Any, url: str) -> None:
         self._file, self._url = file, url
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         with explained(self._url, "write"):
             return int(self._file.write(data))
 

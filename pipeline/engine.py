@@ -1,8 +1,9 @@
 """Where work runs: processes on this machine, or Ray on many. A stage does not know which.
 
 An engine maps a *factory* over jobs. The factory is picklable and is called once per worker process;
-what it returns is called once per job. Results come back in the order of the jobs. An inline worker with a
-method `start(job)`, which returns a function that waits for the result, is given a few jobs ahead.
+what it returns is called once per job. Results come back in the order of the jobs, or, from `as_done`, each with
+its job's number as soon as it is there. There an inline worker with a method `start(job, ready)` is given `ahead`
+jobs at once: `start` returns a function that finishes the job, and `ready` is called when that need not wait.
 
 `kind` says what a job needs: `cpu` (one core), `model` (the accelerator, or all cores without one) or
 `inline` (this process: network work that keeps its own concurrency, and shared politeness).
@@ -14,7 +15,10 @@ import importlib.util
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from queue import SimpleQueue
 from typing import Any, Literal
 
 from pydantic import Field
@@ -27,7 +31,6 @@ __all__ = ["Engine", "EngineSettings", "Kind", "LocalEngine", "RayEngine", "Resc
            "check_engine", "cores"]
 
 Kind = Literal["cpu", "model", "inline"]
-_AHEAD = 3
 
 
 class EngineSettings(Settings):
@@ -46,6 +49,14 @@ class Engine(ABC):
 
         Raises WorkerDiedError when a worker process dies, unless `rescue` says how to go on (Ray: always).
         """
+
+    def as_done(self, factory: Factory[Job, Result], jobs: Iterable[Job], *, kind: Kind,
+                rescue: Rescue[Job, Result] | None = None) -> Generator[tuple[int, Result], None, None]:
+        """(number of the job, result), in any order: a slow answer of the network holds nothing up. Close it."""
+        if kind == "inline":
+            yield from _under_way(factory, jobs)
+        else:
+            yield from enumerate(self.map(factory, jobs, kind=kind, rescue=rescue))
 
     def close(self) -> None:
         """Stop the workers."""
@@ -74,19 +85,35 @@ class LocalEngine(Engine):
 
 def _inline(factory: Factory[Job, Result], jobs: Iterable[Job]) -> Iterator[Result]:
     work: Callable[[Job], Result] | None = None
-    begun: deque[Callable[[], Result]] = deque()
     for job in jobs:
         if work is None:  # built with the first job: nothing to do loads no model
             work = factory()
-        start = getattr(work, "start", None)
-        if start is None:
-            yield work(job)
-            continue
-        begun.append(start(job))  # so that one slow answer of the network holds nothing up
-        if len(begun) > _AHEAD:
-            yield begun.popleft()()
-    while begun:
-        yield begun.popleft()()
+        yield work(job)
+
+
+def _under_way(factory: Factory[Job, Result], jobs: Iterable[Job]) -> Iterator[tuple[int, Result]]:
+    numbered = enumerate(jobs)
+    first = next(numbered, None)
+    if first is None:
+        return
+    work: Any = factory()
+    if not hasattr(work, "start"):
+        for number, job in chain([first], numbered):
+            yield number, work(job)
+        return
+    ready: SimpleQueue[int] = SimpleQueue()
+    begun: dict[int, Callable[[], Result]] = {}
+    left = chain([first], numbered)
+    try:
+        while True:
+            while len(begun) < work.ahead and ready.empty() and (entry := next(left, None)) is not None:
+                begun[entry[0]] = work.start(entry[1], partial(ready.put, entry[0]))
+            if not begun:
+                return
+            number = ready.get()
+            yield number, begun.pop(number)()
+    finally:
+        work.close()
 
 
 def _visible_gpus() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -92,11 +93,11 @@ class RowStage(Stage):
         keys = [_keys(step, rows, number, namespace) for number in range(rows.part_count)]
         missing = len({key for part in keys for key in part if key is not None and key not in memo})
         name = f"{self.name} {step.table}".strip()
-        with run.progress.task(name, missing) as task:
-            chunks: list[list[Key]] = []
-            results = run.engine.map(step.worker, _jobs(step, rows, keys, memo, chunks), kind=step.kind,
-                                     rescue=_rescue(step))
-            for number, values in enumerate(results):
+        chunks: list[list[Key]] = []
+        jobs = _jobs(step, rows, keys, memo, chunks)
+        with run.progress.task(name, missing) as task, \
+                closing(run.engine.as_done(step.worker, jobs, kind=step.kind, rescue=_rescue(step))) as results:
+            for number, values in results:
                 memo.add(chunks[number], values.select(columns).cast(schema))
                 task.advance(values.num_rows)
         made: list[pa.Table] = []

@@ -250,7 +250,7 @@ class HashingWriter:
         self.position = 0
         self.name = ""
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         self._digest.update(data)
         self.position += len(data)
         return self._file.write(data)

@@ -10,7 +10,7 @@ END = b"\0" * (2 * BLOCK)
 
 
 class Sink(Protocol):
-    def write(self, data: bytes, /) -> int: ...
+    def write(self, data: bytes | memoryview, /) -> int: ...
 
 
 class TarWriter:
@@ -20,20 +20,21 @@ class TarWriter:
         self._sink = sink
         self.position = 0
 
-    def add(self, name: str, data: bytes) -> int:
+    def add(self, name: str, data: bytes | memoryview) -> int:
         """Write one member; returns the offset of its bytes. Names are at most 100 ASCII characters."""
         header = tarfile.TarInfo(name)
         header.size = len(data)
         header.mode = 0o644
         self._put(header.tobuf(tarfile.USTAR_FORMAT))
         offset = self.position
-        self._put(data + b"\0" * (-len(data) % BLOCK))
+        self._put(data)
+        self._put(b"\0" * (-len(data) % BLOCK))
         return offset
 
     def close(self) -> None:
         """Write the end-of-archive blocks."""
         self._put(END)
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes | memoryview) -> None:
         self._sink.write(data)
         self.position += len(data)

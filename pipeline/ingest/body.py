@@ -6,14 +6,15 @@ import hashlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 from pipeline.errors import StorageError
 from pipeline.ingest.magic import HEAD
 
 IN_MEMORY = 1 << 20
-"""Bytes of one body kept in memory; the rest of a bigger one lies in a temporary file."""
+"""Bytes of one body kept in memory; a bigger one lies in a temporary file."""
 
-SPOOL_IN_MEMORY = 32 << 20
+SPOOL_IN_MEMORY = 24 << 20
 """Bytes of a chunk's finished bodies kept in memory."""
 
 
@@ -30,10 +31,13 @@ def _disk() -> Iterator[None]:
 
 
 class Body:
-    """One body as it arrives: appended to, hashed on the way, read back once."""
+    """One body as it arrives: appended to, then read."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 - closed by close()
+        self._data = bytearray()
+        self._file: IO[bytes] | None = None
+        self._at, self._own = 0, True
+        self._sha256: bytes | None = None
         self._digest = hashlib.sha256()
         self.length = 0
         self.head = b""
@@ -42,43 +46,81 @@ class Body:
     def append(self, piece: bytes) -> None:
         if len(self.head) < HEAD:
             self.head += piece[:HEAD - len(self.head)]
-        with _disk():
-            self._file.write(piece)
-        self._digest.update(piece)
         self.length += len(piece)
+        if self._file is not None:
+            with _disk():
+                self._file.write(piece)
+            self._digest.update(piece)
+            return
+        self._data += piece
+        if self.length > IN_MEMORY:
+            with _disk():
+                self._move(tempfile.TemporaryFile(), own=True)  # noqa: SIM115 - closed by close()
+
+    @property
+    def in_memory(self) -> bool:
+        return self._file is None
 
     @property
     def sha256(self) -> bytes:
-        return self._digest.digest()
+        """A body in memory is hashed when this is first asked for, which any thread may do once it is complete."""
+        if self._file is not None:
+            return self._digest.digest()
+        if self._sha256 is None:
+            self._sha256 = hashlib.sha256(self._data).digest()
+        return self._sha256
 
     def read(self) -> bytes:
-        self._file.seek(0)
-        return self._file.read()
+        """All of it."""
+        return bytes(self.view())
+
+    def view(self) -> memoryview:
+        """All of it, not copied where it lies in memory; the body must not grow meanwhile."""
+        if self._file is None:
+            return memoryview(self._data)
+        self._file.seek(self._at)
+        return memoryview(self._file.read(self.length))
+
+    def move(self, file: IO[bytes]) -> None:
+        """Lie at the end of `file`, which somebody else closes, from now on."""
+        with _disk():
+            self._move(file, own=False)
+
+    def _move(self, file: IO[bytes], *, own: bool) -> None:
+        data = self.view()
+        if self._file is None:
+            self._digest.update(data)
+        at = file.seek(0, 2)
+        file.write(data)
+        self.close()
+        self._file, self._at, self._own, self._data = file, at, own, bytearray()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None and self._own:
+            self._file.close()
 
 
 class Spool:
-    """A chunk's finished bodies in order of arrival, read back in any order."""
+    """A chunk's finished bodies until they are stored: in memory, or one after another in a temporary file."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=SPOOL_IN_MEMORY)  # noqa: SIM115 - closed by close()
-        self._end = 0
+        self._room = SPOOL_IN_MEMORY
+        self._file: IO[bytes] | None = None
+        self.on_disk = 0
+        """Bytes that did not go into memory."""
 
-    def keep(self, body: Body) -> tuple[int, int]:
-        """Take a body over and close it; returns the (offset, length) to `read` it by."""
-        place = (self._end, body.length)
-        with _disk():
-            self._file.seek(self._end)
-            self._file.write(body.read())
-        self._end += body.length
-        body.close()
-        return place
-
-    def read(self, place: tuple[int, int]) -> bytes:
-        self._file.seek(place[0])
-        return self._file.read(place[1])
+    def keep(self, body: Body) -> Body:
+        """Take a body over: it may be read until the spool is closed."""
+        if body.in_memory and body.length <= self._room:
+            self._room -= body.length
+            return body
+        if self._file is None:
+            with _disk():
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        body.move(self._file)
+        self.on_disk += body.length
+        return body
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()

@@ -11,7 +11,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,10 @@ from pipeline.ingest.settings import FetchSettings
 from pipeline.ingest.web import Courier
 from pipeline.schema import INGEST, TableSchema
 from pipeline.tars import TarWriter
+
+CHUNKS_AHEAD = 32
+WAITING_ON_DISK = 512 << 20
+"""While more bytes than this wait for the rest of their chunks, hardly any further chunk is begun."""
 
 READS = ("id", "url", "state", "refused", "refused_detail", "inside", "inside_offset", "inside_length", "packing")
 VALUES = TableSchema(tuple(
@@ -62,10 +66,10 @@ class Fetched:
 
 @dataclass
 class _Arrived:
-    """A row's result, with the place in the spool of what must still go into the tar."""
+    """A row's result, with the bytes that must still go into the tar."""
 
     row: Fetched
-    place: tuple[int, int] | None = None
+    body: Body | None = None
     member: str = ""
 
 
@@ -76,24 +80,43 @@ class FetchWorker:
         self._courier = Courier(settings, ban)
         self._unpacker = Unpacker(settings.max_bytes)
         self._data = data
+        self._spools: set[Spool] = set()
+
+    @property
+    def ahead(self) -> int:
+        """Chunks under way at once: many, so that a slow host holds nothing up, but few while much waits on disk."""
+        on_disk = sum(spool.on_disk for spool in tuple(self._spools))
+        return CHUNKS_AHEAD if on_disk < WAITING_ON_DISK else 2
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         return self.start(chunk)()
 
-    def start(self, chunk: pa.Table) -> Callable[[], pa.Table]:
-        """Begin a chunk; the returned function waits for it, writes its tar and returns its rows."""
+    def start(self, chunk: pa.Table, ready: Callable[[], None] = lambda: None) -> Callable[[], pa.Table]:
+        """Begin a chunk; the returned function waits for it, writes its tar and returns its rows. `ready` is called
+        from another thread when there is nothing to wait for any more."""
         rows, spool = chunk.select(list(READS)).to_pylist(), Spool()
-        wait = self._courier.start(lambda fetcher: _fetch_all(fetcher, self._unpacker, rows, spool))
+        self._spools.add(spool)
+        wait = self._courier.start(lambda fetcher: _fetch_all(fetcher, self._unpacker, rows, spool), ready)
 
         def finish() -> pa.Table:
             try:
                 arrived = wait()
-                _store(arrived, spool, self._data)
+                _store(arrived, self._data)
             finally:
                 spool.close()
-            return pa.Table.from_pylist([asdict(each.row) for each in arrived], schema=VALUES.arrow)
+                self._spools.discard(spool)
+            columns = [[getattr(each.row, name) for each in arrived] for name in VALUES.names]
+            return pa.table([pa.array(column, field.type) for column, field in zip(columns, VALUES.arrow, strict=True)],
+                            schema=VALUES.arrow)
 
         return finish
+
+    def close(self) -> None:
+        """Give up what is under way: rows of chunks that were not finished are fetched again next time."""
+        self._courier.close()
+        for spool in self._spools:
+            spool.close()
+        self._spools.clear()
 
 
 async def _fetch_all(
@@ -123,12 +146,12 @@ async def _arrived(found: Fetched, body: Body | None, member: str, spool: Spool,
     """The row, with its body, if there is one and no rule keeps it out, put into the spool."""
     if body is None:
         return _Arrived(found)
-    if (refusal := await ban.picture(body.sha256, body.read)) is not None:
+    if not ban.empty and (refusal := await ban.picture(body.sha256, body.read)) is not None:
         body.close()
         return _Arrived(Fetched(*refusal, found.http_status))
     kind = sniff(body.head)
     assert kind is not None, "only pictures are let through"
-    found.content_type, found.sha256, found.length = kind[0], body.sha256, body.length
+    found.content_type, found.length = kind[0], body.length
     return _Arrived(found, spool.keep(body), f"{member}.{kind[1]}")
 
 
@@ -187,19 +210,19 @@ def inside_file(container: str, offset: int, length: int, max_bytes: int) -> Fet
     return Fetched(OK, None, None, None, kind[0], hashlib.sha256(data).digest(), container, offset, length)
 
 
-def _store(arrived: Sequence[_Arrived], spool: Spool, data: str) -> None:
-    """Write the chunk's raw tar in row order and enter where each row's bytes lie."""
-    stored = [(each, each.place) for each in arrived if each.place is not None]
+def _store(arrived: Sequence[_Arrived], data: str) -> None:
+    """Hash what arrived, write the chunk's raw tar in row order and enter where each row's bytes lie."""
+    stored = [(each, each.body) for each in arrived if each.body is not None]
     if not stored:
         return
     digest = hashlib.blake2b(digest_size=16)
-    for each, _ in stored:
-        assert each.row.sha256 is not None
-        digest.update(each.member.encode() + b"\0" + each.row.sha256)
+    for each, body in stored:
+        each.row.sha256 = body.sha256
+        digest.update(each.member.encode() + b"\0" + body.sha256)
     container = storage.join(RAW, f"raw-{digest.hexdigest()}.tar")
     with storage.atomic_writer(storage.join(data, container)) as file:
         tar = TarWriter(file)
-        for each, place in stored:
+        for each, body in stored:
             each.row.container = container
-            each.row.offset = tar.add(each.member, spool.read(place))
+            each.row.offset = tar.add(each.member, body.view())
         tar.close()

@@ -79,8 +79,8 @@ class IngestSettings(Settings):
         BlocklistSettings(), description="what is kept out before anything is stored or shown"
     )
     chunk_rows: int = Field(
-        256, ge=1, description="rows fetched together and written to one raw tar; a killed run fetches at most four "
-        "such chunks again"
+        256, ge=1, description="rows fetched together and written to one raw tar; up to 32 such chunks are under "
+        "way at once, and a killed run fetches the unfinished ones again"
     )
 
     @field_validator("sources")

@@ -10,6 +10,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from pipeline.ingest.addresses import canonical
@@ -37,13 +38,18 @@ class Courier:
         """Run `work(fetcher)` to its end."""
         return self.start(work)()
 
-    def start(self, work: Callable[[Fetcher], Awaitable[Result]]) -> Callable[[], Result]:
-        """Begin `work(fetcher)`; the returned function waits for it. An interrupt of the waiter cancels it."""
+    def start(self, work: Callable[[Fetcher], Awaitable[Result]], ready: Callable[[], None] = lambda: None,
+              ) -> Callable[[], Result]:
+        """Begin `work(fetcher)`; the returned function waits for it. An interrupt of the waiter cancels it.
+
+        `ready` is called in the network's thread when the work has ended, however it did.
+        """
 
         async def run() -> Result:
             return await work(self._fetcher)
 
         future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        future.add_done_callback(lambda _: ready())
 
         def wait() -> Result:
             try:
@@ -60,10 +66,23 @@ async def _make(settings: FetchSettings, ban: Ban) -> Fetcher:
 
 
 def _shut(loop: asyncio.AbstractEventLoop, thread: threading.Thread, fetcher: Fetcher) -> None:
-    asyncio.run_coroutine_threadsafe(fetcher.close(), loop).result(timeout=5)
+    with suppress(TimeoutError):  # a thread may hang on a dead disk; the process need not wait for it
+        asyncio.run_coroutine_threadsafe(_end(fetcher), loop).result(timeout=5)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(timeout=5)
-    loop.close()
+    if not thread.is_alive():
+        loop.close()
+
+
+async def _end(fetcher: Fetcher) -> None:
+    """Cancel whatever is under way and wait for that, so that nothing asks a closed session for anything."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda *_: None)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await fetcher.close()
 
 
 class LazyWeb:

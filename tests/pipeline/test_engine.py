@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -105,3 +106,53 @@ def test_when_everything_crashes_it_is_the_machine(monkeypatch: pytest.MonkeyPat
         for result in LocalEngine(1).map(partial(_numbers, tuple(range(4, 64)), ()), jobs, kind="cpu", rescue=RESCUE):
             done.append(result)
     assert done[0] == [0, 1, 4, 9, -1, -1, -1, -1]
+
+
+class Slow:
+    """Finishes its jobs in threads; job 0 only when three others are done."""
+
+    ahead = 3
+
+    def __init__(self) -> None:
+        self.done, self.most, self.under_way, self.closed = threading.Semaphore(0), 0, 0, False
+
+    def start(self, job: int, ready: Callable[[], None]) -> Callable[[], int]:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+
+        def work() -> None:
+            if job == 0:
+                for _ in range(3):
+                    self.done.acquire()
+            ready()
+
+        threading.Thread(target=work).start()
+
+        def finish() -> int:
+            self.under_way -= 1
+            self.done.release()
+            return job * job
+
+        return finish
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_slow_inline_job_holds_nothing_up() -> None:
+    worker = Slow()
+    done = list(LocalEngine(1).as_done(lambda: worker, iter(range(6)), kind="inline"))
+    assert sorted(done) == [(n, n * n) for n in range(6)]
+    assert [number for number, _ in done].index(0) >= 3
+    assert worker.most == 3
+    assert worker.closed
+
+
+def test_a_worker_is_closed_when_its_results_are_no_longer_wanted() -> None:
+    worker = Slow()
+    results = LocalEngine(1).as_done(lambda: worker, iter(range(6)), kind="inline")
+    next(results)
+    results.close()
+    assert worker.closed
+    for _ in range(3):
+        worker.done.release()

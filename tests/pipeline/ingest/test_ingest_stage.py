@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 from pipeline import storage
 from pipeline.engine import LocalEngine
 from pipeline.errors import RecipeError, SourceError, StorageError
+from pipeline.ingest import body
 from pipeline.ingest.addresses import row_id
 from pipeline.ingest.outcomes import failures
 from pipeline.ingest.settings import IngestSettings
@@ -279,11 +281,11 @@ def test_finished_chunks_are_not_fetched_again(tmp_path: Path) -> None:
         settings = {**site_settings(server), "chunk_rows": 4}
 
         class Dies(LocalEngine):
-            def map(self, factory: Any, jobs: Any, *, kind: Any) -> Iterator[Any]:
-                for number, result in enumerate(super().map(factory, jobs, kind=kind)):
-                    if number == 2:
+            def as_done(self, factory: Any, jobs: Any, *, kind: Any, rescue: Any = None) -> Generator[Any, None, None]:
+                for count, entry in enumerate(super().as_done(factory, jobs, kind=kind, rescue=rescue)):
+                    if count == 2:
                         raise KeyboardInterrupt
-                    yield result
+                    yield entry
 
         run = make_run(tmp_path / "a", settings)
         run.__dict__["engine"] = Dies(1)
@@ -292,7 +294,9 @@ def test_finished_chunks_are_not_fetched_again(tmp_path: Path) -> None:
         before = Counter(server.hits)
         resumed, _ = ingest(tmp_path / "a", settings)
         asked = server.hits - before
-        assert set(asked) == {f"/{n}.png" for n in range(8, 12)} | FOR_ROBOTS  # neither pages nor chunks 0 and 1
+        assert asked.keys() >= FOR_ROBOTS
+        chunk = {path for path in asked if path not in FOR_ROBOTS}  # no page, and one of the three chunks
+        assert chunk in [{f"/{n}.png" for n in range(start, start + 4)} for start in (0, 4, 8)]
         whole, _ = ingest(tmp_path / "b", settings)
         assert resumed == whole
         names = [sorted(p.name for p in (tmp_path / f / "data/raw").iterdir()) for f in "ab"]
@@ -331,13 +335,12 @@ def test_a_run_without_sources_stops_at_once(tmp_path: Path) -> None:
 
 def test_a_full_temporary_disk_is_no_broken_connection(server: Hostile, tmp_path: Path,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        def __init__(self, max_size: int) -> None: ...
-        def close(self) -> None: ...
-        def write(self, data: bytes) -> int:
+    class Full(io.BytesIO):
+        def write(self, data: bytes) -> int:  # type: ignore[override]
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", Full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", Full)
+    monkeypatch.setattr(body, "IN_MEMORY", 10)
     with pytest.raises(StorageError, match="No space left") as caught:
         ingest(tmp_path, site_settings(server))
     assert "TMPDIR" in caught.value.hint
