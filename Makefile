@@ -44,7 +44,7 @@ bench: $(VENV)/test ## Accuracy of the checks on the demo, and the speed of fetc
 	@$(BIN)/python tests/benchmarks/demo_seeds.py
 	@$(BIN)/python tests/benchmarks/ingest.py $(if $(IMG2DATASET),--img2dataset "$(IMG2DATASET)")
 
-soak: $(VENV)/test ## The long tests: three demo seeds, kill -9 at many moments, a whole training
+soak: $(VENV)/test ## The long tests: three demo seeds, kill -9 at many moments, damaged files, a whole training
 	@$(BIN)/python -m pytest -m soak
 
 clean: ## Remove the demo's manifests, bytes and training; keeps .venv and other runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,14 +80,27 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 def scaled(values: NDArray[np.generic], *, sixteen_bit: bool = False) -> NDArray[np.uint8]:
     """Greys of any depth → uint8. The full scale is 65535 for 16-bit, else guessed from the largest value:
     1, 255 or 65535; what fits none of these is stretched from its least to its largest value."""
-    numbers = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-    low, high = float(numbers.min()), float(numbers.max())
-    if sixteen_bit:
-        low, full = 0.0, 65535.0
-    elif low < 0 or high > 65535:
+    if sixteen_bit and values.dtype.kind == "u" and values.dtype.itemsize == 2:
+        table: NDArray[np.uint8] = np.rint(np.arange(65536) * (255.0 / 65535.0)).astype(np.uint8)
+        return table[values.astype(np.uint16)]
+    extremes = [(float(block.min()), float(block.max())) for block in _blocks(values)]
+    low, high = min(each for each, _ in extremes), max(each for _, each in extremes)
+    if low < 0 or high > 65535:
         full = max(high - low, 1e-12)
     else:
         integral = values.dtype.kind in "iu"
         full = 1.0 if high <= 1 and not integral else 255.0 if high <= 255 else 65535.0
         low = 0.0
-    return np.clip(np.rint((numbers - low) * (255.0 / full)), 0, 255).astype(np.uint8)
+    made = np.empty(values.shape, np.uint8)
+    for start, block in zip(range(0, len(values), _ROWS), _blocks(values), strict=True):
+        made[start:start + _ROWS] = np.clip(np.rint((block - low) * (255.0 / full)), 0, 255)
+    return made
+
+
+_ROWS = 256
+
+
+def _blocks(values: NDArray[np.generic]) -> Iterator[NDArray[np.float64]]:
+    """Some rows at a time in double precision: all at once would take eight times the picture's memory."""
+    for start in range(0, len(values), _ROWS):
+        yield np.nan_to_num(values[start:start + _ROWS].astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)

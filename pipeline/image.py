@@ -110,9 +110,14 @@ class Picture:
         return self._canonical.convert("L")
 
     @cached_property
+    def levels(self) -> NDArray[np.uint8]:
+        """`grey` as an array, uint8 (height, width)."""
+        return np.asarray(self.grey)
+
+    @cached_property
     def luma(self) -> NDArray[np.float32]:
         """Luma, float32 (height, width), 0..255, in whole steps."""
-        return np.asarray(self.grey, np.float32)
+        return self.levels.astype(np.float32)
 
     @cached_property
     def viewing(self) -> NDArray[np.float32]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -103,6 +104,7 @@ def _worker(max_pixels: int, deadline_s: float) -> Worker:
     same pictures must come to the same end.
     """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtiff complains of every damaged file there
 
     def work(rows: pa.Table) -> pa.Table:
         try:

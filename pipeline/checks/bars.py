@@ -42,7 +42,7 @@ class Bars(Check):
         max_share: float = Field(0.1, ge=0, le=1, description="share of the height or width that bars may take, 0..1")
 
     def measure(self, picture: Picture) -> dict[str, float]:
-        luma = np.asarray(picture.grey)
+        luma = picture.levels
         bands = (_band(luma), _band(luma[::-1]), _band(luma.T), _band(luma.T[::-1]))
         return dict(zip(_SIDES, map(float, bands), strict=True))
 

@@ -46,7 +46,7 @@ class BlownUp(Check):
         )
 
     def measure(self, picture: Picture) -> dict[str, float]:
-        grey = np.asarray(picture.grey)
+        grey = picture.levels
         return {"native_sharpness": edge_sharpness(grey), "fine_detail": fine_detail(grey)}
 
     def judge(self, columns: Columns, settings: Settings) -> Sequence[Verdict]:

@@ -46,7 +46,7 @@ class Compression(Check):
         min_evidence: float = Field(0.75, ge=0, le=1, description="believe a traced quality from this evidence on")
 
     def measure(self, picture: Picture) -> dict[str, float]:
-        traced, evidence = traced_quality(np.asarray(picture.grey))
+        traced, evidence = traced_quality(picture.levels)
         return {
             "jpeg_quality": table_quality(picture.header.quantisation),
             "traced_quality": traced,

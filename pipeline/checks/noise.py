@@ -41,7 +41,7 @@ class Noise(Check):
         max_noise: float = Field(18.0, ge=0, description="drop pictures with more noise, levels of luma")
 
     def measure(self, picture: Picture) -> dict[str, float]:
-        return {"noise": noise_level(np.asarray(picture.grey))}
+        return {"noise": noise_level(picture.levels)}
 
     def judge(self, columns: Columns, settings: Settings) -> Sequence[Verdict]:
         value = columns["noise"]

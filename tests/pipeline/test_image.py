@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, ImageFile
 
+from pipeline.colour import scaled
 from pipeline.image import UNREADABLE, VIEWING_SIDE, Unreadable, decode, read_header
 
 SIZE = (40, 24)
@@ -102,6 +103,20 @@ def test_sixteen_bit_grey_is_scaled_not_clipped() -> None:
     for form in ("PNG", "TIFF"):
         grey = decode(saved(Image.fromarray(ramp), form)).rgb[0, :, 0]
         np.testing.assert_allclose(grey, np.arange(256), atol=1)
+
+
+@given(st.sampled_from(["u2", "i4", "f4"]), st.integers(0, 2**32 - 1), st.sampled_from([1.0, 255.0, 65535.0, 3e6]),
+       st.sampled_from([0.0, -1000.0]))
+def test_greys_of_any_depth_are_scaled_as_their_range_says(kind: str, seed: int, top: float, bottom: float) -> None:
+    """The definition, all at once; the decoder does it in blocks and by a table."""
+    values = np.random.default_rng(seed).uniform(bottom, top, (700, 3)).astype(kind)
+    numbers = values.astype(np.float64)
+    low, high = numbers.min(), numbers.max()
+    full = 65535.0 if kind == "u2" else high - low if low < 0 or high > 65535 else \
+        1.0 if high <= 1 and kind == "f4" else 255.0 if high <= 255 else 65535.0
+    low = low if kind != "u2" and (low < 0 or high > 65535) else 0.0
+    expected = np.clip(np.rint((numbers - low) * (255.0 / max(full, 1e-12))), 0, 255).astype(np.uint8)
+    assert (scaled(values, sixteen_bit=kind == "u2") == expected).all()
 
 
 def test_floating_point_greys_of_both_scales() -> None:
