@@ -98,7 +98,7 @@ class CaptionStage(RowStage):
 
     def source_rows(self, run: Run) -> Rows:
         weak = settings_in(run.recipe.checks)
-        return _WithReason(super().source_rows(run), run.recipe.caption, weak, run.recipe.seed)
+        return _WithReason(self.rows(run), run.recipe.caption, weak, run.recipe.seed)
 
     def steps(self, run: Run) -> list[Step]:
         writers = _writers(run.recipe.caption)

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline import storage
+from pipeline.keyindex import UNKNOWN, Key, KeyIndex
 from pipeline.manifest import WORK, read_part, write_part
 from pipeline.receipt import PartFile, Receipt
+from pipeline.schema import VALUE_KEY
 
-Key = bytes
 Holds = Callable[[pa.Table], np.ndarray]
 _OPEN_TABLES = 48
+_SPARE_ROWS = 4096
+_ROW_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -32,20 +35,24 @@ class _Place:
 
 
 class Memo:
-    """The values of one table of one stage in one namespace. `in` tells whether a key is known."""
+    """The values of one table of one stage in one namespace. A slot says in which file and row a value lies."""
 
     def __init__(self, stage_folder: str, table: str, namespace: str, columns: Sequence[str]) -> None:
         self._table_folder = storage.join(stage_folder, table) if table else stage_folder
         self._work = storage.join(stage_folder, WORK, table or "main")
         self._chunks = storage.join(self._work, namespace)
-        self._columns = list(columns)
-        self._places: list[_Place] = []
-        self._where: dict[Key, tuple[int, int]] = {}
+        self._columns = [*columns, VALUE_KEY.name]
+        self._places: list[_Place | None] = []
+        self._live: list[np.ndarray] = []
+        """Per file, the rows that the index leads to: every key's value counts once."""
+        self._index = KeyIndex()
         self._holds: Holds | None = None
         self._open: OrderedDict[int, pa.Table] = OrderedDict()
+        self._reserved: dict[int, tuple[int, list[Key]]] = {}
+        self._chunk_count = 0
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._where
+        return bool(self._index.get([key])[0] != UNKNOWN)
 
     def load(self, previous: Receipt | None, table: str, namespace: str, holds: Holds | None = None) -> None:
         """Index everything at hand: the previous generation, its spares, chunks of a killed run.
@@ -55,68 +62,104 @@ class Memo:
         self._holds = holds
         if previous is not None and previous.namespaces.get(table) == namespace:
             for part in previous.tables.get(table, []):
-                self._index(_Place(self._table_folder, part))
+                self._take_in(_Place(self._table_folder, part))
             for part in previous.spares.get(table, []):
-                self._index(_Place(self._work, part))
+                self._take_in(_Place(self._work, part))
         for name in storage.names(self._chunks):
             if name.startswith("chunk-") and name.endswith(".parquet"):
                 chunk = _chunk(self._chunks, name)
                 if chunk is not None:
-                    self._index(_Place(self._chunks, chunk))
+                    self._take_in(_Place(self._chunks, chunk))
+
+    def slots(self, keys: Sequence[Key | None]) -> np.ndarray:
+        """Where the value of each key lies or will lie (int64); UNKNOWN for new keys and for None."""
+        found = np.full(len(keys), UNKNOWN, np.int64)
+        rows = [row for row, key in enumerate(keys) if key is not None]
+        found[rows] = self._index.get([key for key in keys if key is not None])
+        return found
+
+    def reserve(self, keys: list[Key]) -> np.ndarray:
+        """Slots for a chunk of new keys whose values `fill` will be given; chunks are numbered from 0."""
+        number = len(self._places)
+        slots = (number << _ROW_BITS) + np.arange(len(keys))
+        self._index.put(keys, slots.tolist())
+        self._places.append(None)
+        self._live.append(np.ones(len(keys), bool))
+        self._reserved[self._chunk_count] = number, keys
+        self._chunk_count += 1
+        return slots
+
+    def fill(self, chunk: int, values: pa.Table) -> None:
+        """Keep the values of a reserved chunk on disk; from here on they survive kill -9."""
+        number, keys = self._reserved.pop(chunk)
+        table = values.append_column(VALUE_KEY.name, pa.array(keys, pa.binary(16)))
+        name = hashlib.blake2b(b"".join(keys), digest_size=12).hexdigest()
+        self._places[number] = _Place(self._chunks, write_part(self._chunks, f"chunk-{name}", table))
 
     def add(self, keys: Sequence[Key], values: pa.Table) -> None:
-        """Keep a computed chunk on disk; from here on it survives kill -9."""
-        column = pa.array(keys, pa.binary(16))
-        table = values.append_column("value_key", column)
-        name = hashlib.blake2b(b"".join(keys), digest_size=12).hexdigest()
-        part = write_part(self._chunks, f"chunk-{name}", table)
-        self._places.append(_Place(self._chunks, part))
-        for row, key in enumerate(keys):
-            self._where.setdefault(key, (len(self._places) - 1, row))
+        """`reserve` and `fill` in one."""
+        self.reserve(list(keys))
+        self.fill(self._chunk_count - 1, values)
 
-    def gather(self, keys: Sequence[Key | None], schema: pa.Schema) -> pa.Table:
-        """Values for each key in order, nulls where the key is None."""
-        used = sorted({self._where[key][0] for key in keys if key is not None})
-        tables = [self._read(number).select(self._columns) for number in used]
-        starts = dict(zip(used, np.cumsum([0, *(t.num_rows for t in tables)])[:-1].tolist(), strict=True))
-        rows = [None if key is None else starts[self._where[key][0]] + self._where[key][1] for key in keys]
+    def gather(self, slots: np.ndarray, schema: pa.Schema) -> pa.Table:
+        """Values and `value_key` of each slot in order, nulls where it is UNKNOWN."""
+        schema = schema.append(pa.field(VALUE_KEY.name, pa.binary(16)))
+        files, tables, at = slots >> _ROW_BITS, list[pa.Table](), np.full(len(slots), UNKNOWN, np.int64)
+        filled = 0
+        for number in np.unique(files[slots != UNKNOWN]).tolist():
+            rows = np.flatnonzero((files == number) & (slots != UNKNOWN))
+            picked = pa.array(slots[rows] & ((1 << _ROW_BITS) - 1))
+            tables.append(self._read(number).select(self._columns).cast(schema).take(picked))
+            at[rows] = np.arange(filled, filled + len(rows))
+            filled += len(rows)
         if not tables:
-            return pa.table([pa.nulls(len(keys), field.type) for field in schema], schema=schema)
-        combined = pa.concat_tables([t.cast(schema) for t in tables]).combine_chunks()
-        return combined.take(pa.array(rows, pa.int64()))
+            return pa.table([pa.nulls(len(slots), field.type) for field in schema], schema=schema)
+        return pa.concat_tables(tables).combine_chunks().take(pa.array(at, mask=at == UNKNOWN))
 
-    def retire(self, previous: Receipt | None, table: str, namespace: str, used: set[Key]) -> list[PartFile]:
-        """Spares: known values of this namespace that the new generation does not hold."""
+    def retire(self, previous: Receipt | None, table: str, namespace: str, used: Iterable[np.ndarray],
+               ) -> list[PartFile]:
+        """Spares: known values of this namespace that the new generation, whose slots are `used`, does not hold."""
         if previous is None or previous.namespaces.get(table) != namespace:
             return []
-        stems: list[PartFile] = []
-        left = [key for key in self._where if key not in used]
-        for start in range(0, len(left), 4096):
-            keys = left[start:start + 4096]
-            schema = self._read(self._where[keys[0]][0]).select(self._columns).schema
-            values = self.gather(keys, schema).append_column("value_key", pa.array(keys, pa.binary(16)))
-            stems.append(write_part(self._work, f"spare-{start // 4096:05d}", values))
-        return stems
+        left = self._live
+        for slots in used:
+            for number in np.unique(slots[slots != UNKNOWN] >> _ROW_BITS).tolist():
+                left[number][slots[slots >> _ROW_BITS == number] & ((1 << _ROW_BITS) - 1)] = False
+        spare = np.concatenate([(number << _ROW_BITS) + np.flatnonzero(rows) for number, rows in enumerate(left)]
+                               or [np.empty(0, np.int64)])
+        made: list[PartFile] = []
+        for start in range(0, len(spare), _SPARE_ROWS):
+            slots = spare[start:start + _SPARE_ROWS]
+            schema = self._read(int(slots[0]) >> _ROW_BITS).select(self._columns[:-1]).schema
+            made.append(write_part(self._work, f"spare-{start // _SPARE_ROWS:05d}", self.gather(slots, schema)))
+        return made
 
-    def _index(self, place: _Place) -> None:
+    def _take_in(self, place: _Place) -> None:
         url = storage.join(place.folder, place.part.file)
         if not storage.exists(url) or place.part.bytes not in (0, storage.size(url)) or not _whole(place):
             return  # lost, cut or damaged: its values are computed again
         number = len(self._places)
         self._places.append(place)
-        columns = ["value_key"] if self._holds is None else [*self._columns, "value_key"]
-        values = read_part(place.folder, place.part, columns)
-        good = [True] * values.num_rows if self._holds is None else self._holds(values).tolist()
-        for row, key in enumerate(values.column("value_key").to_pylist()):
-            if key is not None and good[row]:
-                self._where.setdefault(key, (number, row))
+        values = read_part(place.folder, place.part, [VALUE_KEY.name] if self._holds is None else self._columns)
+        keys = values.column(VALUE_KEY.name).to_pylist()
+        good = np.ones(len(keys), bool) if self._holds is None else self._holds(values)
+        known = self.slots(keys)
+        new: dict[Key, int] = {}
+        for row, key in enumerate(keys):
+            if key is not None and good[row] and known[row] == UNKNOWN:
+                new.setdefault(key, row)
+        self._index.put(list(new), [(number << _ROW_BITS) + row for row in new.values()])
+        live = np.zeros(len(keys), bool)
+        live[list(new.values())] = True
+        self._live.append(live)
 
     def _read(self, number: int) -> pa.Table:
         if number in self._open:
             self._open.move_to_end(number)
             return self._open[number]
         place = self._places[number]
-        table = read_part(place.folder, place.part)
+        assert place is not None, "a chunk was reserved and not filled"
+        table = read_part(place.folder, place.part, self._columns)
         self._open[number] = table
         if len(self._open) > _OPEN_TABLES:
             self._open.popitem(last=False)

@@ -19,6 +19,11 @@ class Task:
         self._bar, self._number = bar, number
         self.done = 0
 
+    def expect(self, total: int | None) -> None:
+        """There are `total` rows in all; None while that is not known."""
+        if self._bar is not None:
+            self._bar.update(self._number, total=total)  # type: ignore[arg-type]
+
     def advance(self, rows: int) -> None:
         self.done += rows
         if self._bar is not None:
@@ -36,13 +41,13 @@ class Progress:
         self.console.print(line, highlight=False)
 
     @contextmanager
-    def task(self, name: str, total: int) -> Iterator[Task]:
-        """A bar for `total` rows; when nothing is left to do, nothing is drawn."""
+    def task(self, name: str, total: int | None) -> Iterator[Task]:
+        """A bar for `total` rows, None while that is not known; when nothing is left to do, nothing is drawn."""
         if self._quiet or total == 0 or not sys.stderr.isatty():
             begun = time.monotonic()
             task = Task(None, 0)
             yield task
-            if total:
+            if task.done:
                 seconds = time.monotonic() - begun
                 self.say(f"  {name}: {task.done} rows in {seconds:.1f} s ({task.done / max(seconds, 1e-9):.0f}/s)")
             return

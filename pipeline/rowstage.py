@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.engine import Kind, Rescue
-from pipeline.memo import Holds, Key, Memo, value_keys
+from pipeline.keyindex import UNKNOWN, Key
+from pipeline.manifest import read_part
+from pipeline.memo import Holds, Memo, value_keys
 from pipeline.receipt import JsonObject, Receipt, digest
 from pipeline.run import Run
 from pipeline.schema import TableSchema
@@ -56,6 +59,20 @@ class Step:
     """One row that kills its worker process → the values that stand for it; None: the run ends there."""
 
 
+@runtime_checkable
+class Growing(Protocol):
+    """Rows that are still being listed; all parts are there when `numbers` has ended."""
+
+    @property
+    def expected(self) -> int | None:
+        """How many rows there will be, as far as known."""
+
+    def numbers(self) -> Iterator[int]:
+        """Numbers of the parts in order, each as soon as it is there. Until the end only the latest can be read."""
+
+    def part(self, number: int, columns: Sequence[str] | None = None) -> pa.Table: ...
+
+
 class RowStage(Stage):
     """Subclasses give the steps; a later step may read the tables of the earlier ones."""
 
@@ -65,7 +82,7 @@ class RowStage(Stage):
     @abstractmethod
     def steps(self, run: Run) -> list[Step]: ...
 
-    def source_rows(self, run: Run) -> Rows:
+    def source_rows(self, run: Run) -> Rows | Growing:
         """Where rows come from: the joined inputs, or a source listing."""
         return self.rows(run)
 
@@ -77,12 +94,12 @@ class RowStage(Stage):
         return lost_pictures(run.manifests.need(self.name))
 
     def execute(self, run: Run, output: Output) -> None:
-        rows = self.source_rows(run)
-        made: dict[str, list[pa.Table]] = {}
+        rows, before = self.source_rows(run), list[str]()
         for step in self.steps(run):
-            made[step.table] = self._step(run, output, step, _With(rows, dict(made)))
+            self._step(run, output, step, _With(rows, run, output, tuple(before)))
+            before.append(step.table)
 
-    def _step(self, run: Run, output: Output, step: Step, rows: _With) -> list[pa.Table]:
+    def _step(self, run: Run, output: Output, step: Step, rows: _With) -> None:
         columns = [name for name in step.values.names if name not in ("id", "value_key")]
         schema = pa.schema([field for field in step.values.arrow if field.name in columns])
         namespace = digest([step.namespace, self.name, self.version, [str(field) for field in schema]])
@@ -90,37 +107,29 @@ class RowStage(Stage):
         memo = Memo(run.manifests.folder(self.name), step.table, namespace, columns)
         holds = self.holds(run, output) if step.lost is None else partial(_not, step.lost)
         memo.load(output.previous, step.table, namespace, holds)
-        keys = [_keys(step, rows, number, namespace) for number in range(rows.part_count)]
-        missing = len({key for part in keys for key in part if key is not None and key not in memo})
         name = f"{self.name} {step.table}".strip()
-        chunks: list[list[Key]] = []
-        jobs = _jobs(step, rows, keys, memo, chunks)
-        with run.progress.task(name, missing) as task, \
-                closing(run.engine.as_done(step.worker, jobs, kind=step.kind, rescue=_rescue(step))) as results:
+        plan = _Plan(step, rows, memo, namespace)
+        with run.progress.task(name, plan.ahead()) as task, \
+                closing(run.engine.as_done(step.worker, plan.jobs(), kind=step.kind, rescue=_rescue(step))) as results:
             for number, values in results:
-                memo.add(chunks[number], values.select(columns).cast(schema))
+                memo.fill(number, values.select(columns).cast(schema))
+                task.expect(plan.ahead())
                 task.advance(values.num_rows)
-        made: list[pa.Table] = []
         away = 0
-        for number, part in enumerate(keys):
-            carried = rows.part(number, self.carried if step.table == "" else ("id",))
-            values = memo.gather(part, schema)
+        for number, slots in enumerate(plan.slots):
+            table = rows.part(number, self.carried if step.table == "" else ("id",))
+            values = memo.gather(slots, schema)
             if step.lost is not None:
-                known = np.array([key is not None for key in part], bool)
-                away += int((step.lost(values) & known).sum())
+                away += int((step.lost(values) & (slots != UNKNOWN)).sum())
             for position, column in enumerate(values.column_names):
-                carried = carried.append_column(column, values.column(position))
-            table = carried.append_column("value_key", pa.array(part, pa.binary(16)))
+                table = table.append_column(column, values.column(position))
             output.write(step.table, table)
-            made.append(table)
         if step.lost is not None:
             output.counts[BYTES_LOST] += away
         if away:
             run.progress.say(f"  {name}: {away} picture(s) could not be read; run the same command when their disk or "
                              "server is back")
-        used = {key for part in keys for key in part if key is not None}
-        output.spares[step.table] = memo.retire(output.previous, step.table, namespace, used)
-        return made
+        output.spares[step.table] = memo.retire(output.previous, step.table, namespace, plan.slots)
 
 
 def lost_pictures(receipt: Receipt) -> list[str]:
@@ -143,41 +152,85 @@ def _not(marked: Callable[[pa.Table], np.ndarray], values: pa.Table) -> np.ndarr
 
 
 class _With:
-    """Input rows, with the tables that earlier steps of the same stage made beside them."""
+    """Input rows, with the tables that earlier steps of the same stage wrote beside them."""
 
-    def __init__(self, rows: Rows, made: dict[str, list[pa.Table]]) -> None:
-        self._rows, self._made = rows, made
-        self.part_count = rows.part_count
+    def __init__(self, rows: Rows | Growing, run: Run, output: Output, before: tuple[str, ...]) -> None:
+        self._rows, self._run, self._output = rows, run, output
+        self._where = {name: table for table in before for name in output.schemas[table].names
+                       if name not in ("id", "value_key")}
+        self.growing = isinstance(rows, Growing)
+
+    def numbers(self) -> Iterator[int]:
+        """Numbers of the parts in order, each as soon as there is such a part."""
+        return self._rows.numbers() if isinstance(self._rows, Growing) else iter(range(self._rows.part_count))
+
+    @property
+    def expected(self) -> int | None:
+        """How many rows there will be, as far as known."""
+        return self._rows.expected if isinstance(self._rows, Growing) else None
 
     def part(self, number: int, columns: tuple[str, ...]) -> pa.Table:
-        beside = {name: parts[number] for parts in self._made.values()
-                  for name in parts[number].column_names if name not in ("id", "value_key")}
-        upstream = [name for name in columns if name not in beside]
+        upstream = [name for name in columns if name not in self._where]
         table = self._rows.part(number, upstream)
-        arrays = [beside[name].column(name) if name in beside else table.column(name) for name in columns]
+        beside = {name: column for place in dict.fromkeys(self._where[n] for n in columns if n in self._where)
+                  for name, column in self._beside(place, number, columns).items()}
+        arrays = [beside[name] if name in beside else table.column(name) for name in columns]
         return pa.table(arrays, names=list(columns))
 
+    def _beside(self, table: str, number: int, columns: tuple[str, ...]) -> dict[str, pa.ChunkedArray]:
+        names = [name for name in columns if self._where.get(name) == table]
+        folder = self._run.manifests.folder(self._output.stage.name, table)
+        part = read_part(folder, self._output.tables[table][number], names)
+        return {name: part.column(name) for name in names}
 
-def _keys(step: Step, rows: _With, number: int, namespace: str) -> list[Key | None]:
-    columns = tuple(dict.fromkeys((*step.key, *step.reads, *step.wanted_reads)))
-    table = rows.part(number, columns)
-    return value_keys(namespace, table, step.key, step.wanted(table))
 
+class _Plan:
+    """Which rows must be computed, in chunks, and where every row's values will lie.
 
-def _jobs(step: Step, rows: _With, keys: list[list[Key | None]], memo: Memo, chunks: list[list[Key]],
-          ) -> Iterator[pa.Table]:
-    """Chunks of rows whose values are unknown, in row order; the first row of equal keys stands for all.
-
-    Chunks run across part borders only where a part ends, so a resumed run cuts the same chunks again.
+    Rows that are still being listed are planned only as far as jobs are asked for, so that work begins at once.
+    The first row of equal keys stands for all. Chunks end where a part ends, so a resumed run cuts the same ones again.
     """
-    planned: set[Key] = set()
-    for number, part in enumerate(keys):
-        new: list[int] = []
-        for row, key in enumerate(part):
-            if key is not None and key not in memo and key not in planned:
-                planned.add(key)
-                new.append(row)
+
+    def __init__(self, step: Step, rows: _With, memo: Memo, namespace: str) -> None:
+        self._step, self._rows, self._memo, self._namespace = step, rows, memo, namespace
+        self.slots: list[np.ndarray] = []
+        """Per part, the slot of each row."""
+        self._seen = self._new = 0
+        parts = self._parts()
+        self._planned = parts if rows.growing else iter(list(parts))
+
+    def ahead(self) -> int | None:
+        """Rows to compute in all, once that is known; before, as if all those not yet looked at were new."""
+        if not self._rows.growing:
+            return self._new
+        return None if self._rows.expected is None else self._new + max(0, self._rows.expected - self._seen)
+
+    def jobs(self) -> Iterator[pa.Table]:
+        for number, chunks in self._planned:
+            table = self._rows.part(number, self._step.reads) if chunks else None
+            for rows in chunks:
+                assert table is not None
+                yield table.take(pa.array(rows))
+
+    def _parts(self) -> Iterator[tuple[int, list[np.ndarray]]]:
+        for number in self._rows.numbers():
+            yield number, self._chunks(number)
+
+    def _chunks(self, number: int) -> list[np.ndarray]:
+        """Rows of one part that must be computed, in chunks; all keys of the part are in the memo from here on."""
+        step = self._step
+        table = self._rows.part(number, tuple(dict.fromkeys((*step.key, *step.reads, *step.wanted_reads))))
+        keys = value_keys(self._namespace, table, step.key, step.wanted(table))
+        slots = self._memo.slots(keys)
+        new: dict[Key, int] = {}
+        for row in np.flatnonzero(slots == UNKNOWN).tolist():
+            if (key := keys[row]) is not None:
+                new.setdefault(key, row)
+        places, first = list(new), list(new.values())
         for start in range(0, len(new), step.chunk_rows):
-            picked = new[start:start + step.chunk_rows]
-            chunks.append([part[row] for row in picked])  # type: ignore[misc]
-            yield rows.part(number, step.reads).take(pa.array(picked, pa.int64()))
+            self._memo.reserve(places[start:start + step.chunk_rows])
+        self.slots.append(self._memo.slots(keys) if new else slots)
+        self._seen += table.num_rows
+        self._new += len(new)
+        return [np.array(first[start:start + step.chunk_rows], np.int64)
+                for start in range(0, len(new), step.chunk_rows)]

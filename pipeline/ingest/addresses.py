@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Callable
 from hashlib import blake2b
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
@@ -19,12 +20,23 @@ from yarl import URL
 _HTTP = ("http", "https")
 _HAS_SCHEME = re.compile(r"https?:", re.IGNORECASE)
 _ENDS_IN_NUMBER = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)\.?$", re.IGNORECASE)
+_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_PLAIN = re.compile(
+    rf"https?://(?!xn--)(?:{_LABEL}\.(?!xn--))+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?"
+    r"/(?:[A-Za-z0-9_~!$&'()*,;=:@/-]|(?<!/)\.)*(?:\?[A-Za-z0-9._~!$'()*,;:@/=&-]+)?"
+)
+"""Addresses that are canonical as they are: plain names as host, no escape, no port, no segment that begins with a
+dot. Most addresses of a long list are, and a pattern is twenty times as fast as taking them apart."""
 _SEPARATOR = b"\x00"
 _MAX_LENGTH = 8192
 
 
 def canonical(url: str, base: str | None = None) -> str | None:
     """The canonical http(s) form of `url`, resolved against `base`; None when there is none."""
+    return url if len(url) <= _MAX_LENGTH and _PLAIN.fullmatch(url) else _taken_apart(url, base)
+
+
+def _taken_apart(url: str, base: str | None = None) -> str | None:
     text = "".join(url.split("\n")).replace("\t", "").replace("\r", "").strip()
     if not text or len(text) > _MAX_LENGTH:
         return None
@@ -86,8 +98,18 @@ def row_id(source: str, kind: str, address: str, occurrence: int) -> str:
 
     For a folder the address is the file's path inside the folder, so ids survive when the folder is moved.
     """
-    digest = blake2b(digest_size=16)
-    for part in (source, kind, address, str(occurrence)):
-        digest.update(part.encode("utf-8", "surrogatepass"))
-        digest.update(_SEPARATOR)
-    return digest.hexdigest()
+    return row_digest(source, kind)(address, occurrence).hex()
+
+
+def row_digest(source: str, kind: str) -> Callable[[str, int], bytes]:
+    """(address, occurrence) → the 16 bytes of which `row_id` is the text, for one source."""
+    begun = blake2b(digest_size=16)
+    for part in (source, kind):
+        begun.update(part.encode("utf-8", "surrogatepass") + _SEPARATOR)
+
+    def digest(address: str, occurrence: int) -> bytes:
+        whole = begun.copy()
+        whole.update(b"%b\x00%d\x00" % (address.encode("utf-8", "surrogatepass"), occurrence))
+        return whole.digest()
+
+    return digest

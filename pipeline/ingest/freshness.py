@@ -66,32 +66,37 @@ class Generations:
             storage.write_bytes(self._url, text.encode())
 
 
-def lost_containers(values: pa.Table, data: str) -> list[str]:
-    """Raw tars, as `container` names them, that hold bytes of these rows and are gone or, on a local disk, cut.
+class RawTars:
+    """The run's raw tars as they are now; their folder is listed once, however many rows are asked about."""
 
-    Pictures in place are not looked at: their source's fingerprint covers them. An object in object storage
-    is there whole or not at all, so one listing of its names is enough.
-    """
-    inside = pc.fill_null(pc.starts_with(values.column("container"), f"{RAW}/"), False)
-    held = values.select(["container", "offset", "length"]).filter(inside)
-    held = held.append_column("end", pc.add(held.column("offset"), held.column("length")))
-    ends = held.group_by("container").aggregate([("end", "max")]).to_pylist()
-    if not ends:
-        return []
-    there, on_disk = set(storage.names(storage.join(data, RAW))), storage.local(data) is not None
-    return [
-        each["container"] for each in ends
-        if each["container"].rsplit("/", 1)[-1] not in there
-        or (on_disk and storage.size(storage.join(data, each["container"])) < each["end_max"])
-    ]
+    def __init__(self, data: str) -> None:
+        self.data = data
+        self._there = set(storage.names(storage.join(data, RAW)))
+        self._on_disk = storage.local(data) is not None
+
+    def lost(self, values: pa.Table) -> list[str]:
+        """Raw tars, as `container` names them, that hold bytes of these rows and are gone or, on a local disk, cut.
+
+        Pictures in place are not looked at: their source's fingerprint covers them. An object in object storage
+        is there whole or not at all, so one listing of its names is enough.
+        """
+        inside = pc.fill_null(pc.starts_with(values.column("container"), f"{RAW}/"), False)
+        held = values.select(["container", "offset", "length"]).filter(inside)
+        held = held.append_column("end", pc.add(held.column("offset"), held.column("length")))
+        ends = held.group_by("container").aggregate([("end", "max")]).to_pylist()
+        return [
+            each["container"] for each in ends
+            if each["container"].rsplit("/", 1)[-1] not in self._there
+            or (self._on_disk and storage.size(storage.join(self.data, each["container"])) < each["end_max"])
+        ]
 
 
-def still_good(values: pa.Table, data: str, before: JsonObject | None, now: JsonObject,
+def still_good(values: pa.Table, tars: RawTars, before: JsonObject | None, now: JsonObject,
                retry: frozenset[str] = frozenset()) -> np.ndarray:
     """Which fetched rows need not be fetched again: bytes at hand, or failures that no changed limit explains and
     that are none of `retry`."""
     outcomes, containers = values.column("fetch_outcome"), values.column("container")
-    lost = pa.array(lost_containers(values, data), pa.string())
+    lost = pa.array(tars.lost(values), pa.string())
     at_hand = pc.fill_null(pc.invert(pc.is_in(containers, lost)), True)
     unchanged = before is None or before == now
     again = retry | {AWAY}

@@ -20,11 +20,19 @@ LASTING = frozenset({"id", "source", "kind", "url", "occurrence", "state", *_REF
 
 
 class Guarded:
-    """Rows in numbered parts (see `stage.Rows`), those of the listing."""
+    """Rows in numbered parts (see `rowstage.Growing`), those of the listing."""
 
     def __init__(self, listing: Listing, ban: Ban) -> None:
         self._listing, self._ban = listing, ban
-        self.part_count, self.rows, self.layout = listing.part_count, listing.rows, listing.layout
+        self.numbers, self.close = listing.numbers, listing.close
+
+    @property
+    def expected(self) -> int | None:
+        return self._listing.expected
+
+    @property
+    def layout(self) -> str:
+        return self._listing.layout
 
     def part(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Rows of one part, as the listing has them but for those that a rule keeps out."""

@@ -9,17 +9,20 @@ state, so a changed folder or list gets a new listing, and the others keep their
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import storage
-from pipeline.errors import ManifestError
-from pipeline.ingest.addresses import canonical, member_url, path_url, row_id
+from pipeline.errors import ManifestError, SourceError
+from pipeline.ingest.addresses import canonical, member_url, path_url, row_digest
 from pipeline.ingest.sources.base import Found, Log, Source, Web
+from pipeline.keyindex import KeyIndex
 from pipeline.receipt import digest
 from pipeline.schema import INGEST, Column
 
@@ -76,25 +79,70 @@ class Frozen:
         return -(-self.rows // PART_ROWS)
 
 
-class Listing:
-    """All sources' listings one after another, as numbered parts: see `stage.Rows`."""
+Done = Callable[[Frozen, Log | None], Frozen]
 
-    def __init__(self, frozen: Sequence[Frozen], columns: Sequence[Column]) -> None:
-        self._columns = columns
-        self._parts = [(each, number) for each in frozen for number in range(each.parts)]
-        self.part_count = len(self._parts)
-        self.rows = sum(each.rows for each in frozen)
-        self.layout = digest(["listing", PART_ROWS, [[each.rows, each.sha256] for each in frozen]])
-        """Identifies the rows and their split into parts."""
+
+class Listing:
+    """All sources' listings one after another, as numbered parts: see `rowstage.Growing`.
+
+    A source given as `Opening` is listed while its parts are asked for: until it has come to its end, only its latest
+    part can be read.
+    """
+
+    def __init__(self, sources: Sequence[Frozen | Opening], columns: Sequence[Column]) -> None:
+        self._columns, self._sources = columns, list(sources)
+        self._parts: list[tuple[Frozen, int]] = []
+        self._latest: tuple[int, pa.Table] | None = None
+        self._under_way: Generator[pa.Table] | None = None
+
+    @property
+    def expected(self) -> int | None:
+        """Rows of all sources, None while one of them does not know."""
+        counts = [each.rows for each in self._sources]
+        return None if None in counts else sum(filter(None, counts))
+
+    def numbers(self) -> Iterator[int]:
+        number = 0
+        for place, source in enumerate(self._sources):
+            if isinstance(source, Opening):
+                self._under_way = source.parts()
+                for table in self._under_way:
+                    self._latest = number, table
+                    yield number
+                    number += 1
+                self._latest, source = None, source.frozen()
+                self._sources[place] = source
+                self._parts += [(source, group) for group in range(source.parts)]
+            else:
+                self._parts += [(source, group) for group in range(source.parts)]
+                for _ in range(source.parts):
+                    yield number
+                    number += 1
+
+    def close(self) -> None:
+        """Leave nothing half-written behind where listing has not come to its end."""
+        if self._under_way is not None:
+            self._under_way.close()
+
+    @property
+    def layout(self) -> str:
+        """Identifies the rows and their split into parts. Known when `numbers` has ended."""
+        frozen = [each for each in self._sources if isinstance(each, Frozen)]
+        assert len(frozen) == len(self._sources), "the listing is not whole yet"
+        return digest(["listing", PART_ROWS, [[each.rows, each.sha256] for each in frozen]])
 
     def part(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Rows of one part; a column that only other sources have is null."""
-        frozen, group = self._parts[number]
         wanted = [c for c in self._columns if columns is None or c.name in columns]
-        with storage.open_read(frozen.url) as file:
-            parquet = pq.ParquetFile(file)
-            there = set(parquet.schema_arrow.names)
-            table = parquet.read_row_group(group, [c.name for c in wanted if c.name in there])
+        if self._latest is not None and self._latest[0] == number:
+            table = self._latest[1]
+            there = set(table.column_names)
+        else:
+            frozen, group = self._parts[number]
+            with storage.open_read(frozen.url) as file:
+                parquet = pq.ParquetFile(file)
+                there = set(parquet.schema_arrow.names)
+                table = parquet.read_row_group(group, [c.name for c in wanted if c.name in there])
         arrays = {
             c.name: table.column(c.name).cast(c.type) if c.name in there else pa.nulls(table.num_rows, c.type)
             for c in wanted
@@ -110,22 +158,49 @@ def key_of(source: Source, generation: int, policy: Mapping[str, Any]) -> str:
     return digest([VERSION, source.version, settings, source.fingerprint(), on_web])[:16]
 
 
-def freeze(source: Source, folder: str, key: str, generation: int, web: Web) -> tuple[Frozen, Log | None]:
-    """The listing of a source, made if it is not there yet; the log only when made now.
+class Opening:
+    """A source whose listing is not there yet. `parts` writes it; it is in place, whole, when they have ended."""
 
-    Raises SourceError when the source cannot be read, and ManifestError for a damaged listing.
-    """
+    def __init__(self, source: Source, stem: str, generation: int, web: Web, done: Done) -> None:
+        self._source, self._generation, self._web, self._stem, self._done = source, generation, web, stem, done
+        self.log = Log()
+        self.rows = source.length()
+
+    def parts(self) -> Generator[pa.Table]:
+        """Raises SourceError when the source cannot be read."""
+        columns = (*CARRIED, *source_columns([self._source]), *HIDDEN)
+        schema = pa.schema([pa.field(c.name, c.type) for c in columns])
+        said, ids = self._source.fingerprint(), _Ids(self._source.settings.name, self._source.settings.kind)
+        with storage.atomic_writer(f"{self._stem}.parquet") as file, \
+                pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for batch in _batches(self._source.rows(self._web, self.log)):
+                table = _table(batch, ids, self._source, self._generation, schema)
+                self.log.count("rows", table.num_rows)
+                writer.write_table(table, row_group_size=PART_ROWS)
+                yield table
+            if self._source.streams and self._source.fingerprint() != said:
+                raise SourceError(f"source {self._source.settings.name!r} changed while it was read",
+                                  hint="run the same command again; what was fetched is taken over")
+            log = json.dumps(asdict(self.log), indent=1, sort_keys=True)
+            storage.write_bytes(f"{self._stem}.json", log.encode() + b"\n")
+
+    def frozen(self) -> Frozen:
+        """The listing, once `parts` have ended."""
+        return self._done(_opened(f"{self._stem}.parquet"), self.log)
+
+    def whole(self) -> Frozen:
+        """The listing, made at once."""
+        for _ in self.parts():
+            pass
+        return self.frozen()
+
+
+def opened(source: Source, folder: str, key: str, generation: int, web: Web, done: Done) -> Frozen | Opening:
+    """The listing of a source, or how to come by it; `done` is told when it stands. Raises ManifestError for a damaged
+    one."""
     stem = storage.join(folder, f"{source.settings.name}-{key}")
-    url, log = f"{stem}.parquet", Log()
-    if storage.exists(url):
-        return _opened(url), None
-    columns = (*CARRIED, *source_columns([source]), *HIDDEN)
-    schema = pa.schema([pa.field(c.name, c.type) for c in columns])
-    with storage.atomic_writer(url) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for batch in _batches(_rows(source, generation, web, log)):
-            writer.write_table(_table(batch, schema), row_group_size=PART_ROWS)
-        storage.write_bytes(f"{stem}.json", json.dumps(asdict(log), indent=1, sort_keys=True).encode() + b"\n")
-    return _opened(url), log
+    there = storage.exists(f"{stem}.parquet")
+    return done(_opened(f"{stem}.parquet"), None) if there else Opening(source, stem, generation, web, done)
 
 
 def _opened(url: str) -> Frozen:
@@ -137,34 +212,58 @@ def _opened(url: str) -> Frozen:
     return Frozen(url, rows, storage.sha256(url))
 
 
-def _rows(source: Source, generation: int, web: Web, log: Log) -> Iterator[dict[str, object]]:
-    """Rows of the listing; counts how often each address has come."""
-    name, kind = source.settings.name, source.settings.kind
-    seen: dict[str, int] = {}
-    for found in source.rows(web, log):
-        url, refused, detail = _address(found)
-        address = found.address or url
-        occurrence = seen.get(address, 0)
-        if found.place is not None and occurrence:  # the same name again inside one file: other bytes
-            url = f"{url}&occurrence={occurrence}"
-        seen[address] = occurrence + 1
-        state = found.state or ""
-        log.count("rows")
-        yield {
-            "id": row_id(name, kind, address, occurrence), "source": name, "kind": kind, "url": url,
-            "occurrence": occurrence, "page_url": found.page_url, "captions": list(found.captions),
-            "caption_origins": list(found.origins), "label": found.label, "license_url": found.license_url,
-            "state": state if found.path is not None or found.place is not None else f"{state}@{generation}",
-            "refused": refused, **_place(found),
-            "refused_detail": detail, **{f"source_{key}": value for key, value in found.extra.items()},
-        }
+class _Ids:
+    """Ids of one source's rows; counts how often each address has come, in 24 bytes of memory for each."""
+
+    def __init__(self, source: str, kind: str) -> None:
+        self._digest = row_digest(source, kind)
+        self._counts = KeyIndex()
+
+    def of(self, addresses: Sequence[str]) -> tuple[list[str], list[int]]:
+        """Ids and occurrences. An address is known again by the id of its first row, so equal means equal."""
+        firsts = [self._digest(address, 0) for address in addresses]
+        counts = np.maximum(self._counts.get(firsts), 0).tolist()
+        now, ids, occurrences = dict(zip(firsts, counts, strict=True)), list[str](), list[int]()
+        for address, first in zip(addresses, firsts, strict=True):
+            occurrence = now[first]
+            now[first] = occurrence + 1
+            ids.append((self._digest(address, occurrence) if occurrence else first).hex())
+            occurrences.append(occurrence)
+        self._counts.put(list(now), list(now.values()))
+        return ids, occurrences
 
 
-def _place(found: Found) -> dict[str, object]:
-    if found.place is None:
-        return {}
-    inside, _, offset, length = found.place
-    return {"inside": inside, "inside_offset": offset, "inside_length": length, "packing": found.packing}
+def _table(batch: Sequence[Found], ids: _Ids, source: Source, generation: int, schema: pa.Schema) -> pa.Table:
+    """Rows of the listing for some finds."""
+    addressed = [_address(found) for found in batch]
+    names, occurrences = ids.of([found.address or one[0] for found, one in zip(batch, addressed, strict=True)])
+    urls = [f"{url}&occurrence={occurrence}" if found.place is not None and occurrence else url  # of one name in a file
+            for found, (url, _, _), occurrence in zip(batch, addressed, occurrences, strict=True)]
+    places = [found.place for found in batch]
+    columns: dict[str, list[Any]] = {
+        "id": names, "source": [source.settings.name] * len(batch), "kind": [source.settings.kind] * len(batch),
+        "url": urls, "occurrence": occurrences,
+        "page_url": [found.page_url for found in batch], "captions": [found.captions for found in batch],
+        "caption_origins": [found.origins for found in batch], "label": [found.label for found in batch],
+        "license_url": [found.license_url for found in batch],
+        "state": [found.state or "" if found.path is not None or found.place is not None
+                  else f"{found.state or ''}@{generation}" for found in batch],
+        "refused": [refused for _, refused, _ in addressed], "refused_detail": [detail for _, _, detail in addressed],
+        "inside": [place and place[0] for place in places], "inside_offset": [place and place[2] for place in places],
+        "inside_length": [place and place[3] for place in places],
+        "packing": [found.packing if found.place is not None else None for found in batch],
+    }
+    return pa.table([_array(columns[field.name] if field.name in columns else
+                            [found.extra.get(field.name.removeprefix("source_")) for found in batch], field.type)
+                     for field in schema], schema=schema)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(kind):
+        values = [None if v is None else clean(v if isinstance(v, str) else str(v)) for v in values]
+    elif kind == pa.list_(pa.string()):
+        values = [[clean(text) for text in v] for v in values]
+    return pa.array(values, kind)
 
 
 def _address(found: Found) -> tuple[str, str | None, str | None]:
@@ -179,27 +278,9 @@ def _address(found: Found) -> tuple[str, str | None, str | None]:
     return url, found.refused, found.refused_detail
 
 
-def _batches(rows: Iterator[dict[str, object]]) -> Iterator[list[dict[str, object]]]:
-    batch: list[dict[str, object]] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == PART_ROWS:
-            yield batch
-            batch = []
-    if batch:
+def _batches(rows: Iterator[Found]) -> Iterator[list[Found]]:
+    while batch := list(islice(rows, PART_ROWS)):
         yield batch
-
-
-def _table(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
-    arrays = []
-    for field in schema:
-        values = [row.get(field.name) for row in rows]
-        if pa.types.is_string(field.type):
-            values = [None if v is None else clean(str(v)) for v in values]
-        elif field.type == pa.list_(pa.string()):
-            values = [None if v is None else [clean(str(w)) for w in v] for v in values]  # type: ignore[attr-defined]
-        arrays.append(pa.array(values, field.type))
-    return pa.table(arrays, schema=schema)
 
 
 def clean(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import ClassVar
 
@@ -15,9 +15,9 @@ from pipeline import storage
 from pipeline.errors import RecipeError
 from pipeline.ingest.ban import Ban
 from pipeline.ingest.fetch import READS, VALUES, FetchWorker
-from pipeline.ingest.freshness import RAW, Generations, limits, lost_containers, manners, still_good, whole
+from pipeline.ingest.freshness import RAW, Generations, RawTars, limits, manners, still_good, whole
 from pipeline.ingest.guarded import Guarded, without_words
-from pipeline.ingest.listing import CARRIED, FOLDER, HIDDEN, Frozen, Listing, freeze, key_of, source_columns
+from pipeline.ingest.listing import CARRIED, FOLDER, HIDDEN, Frozen, Listing, Opening, key_of, opened, source_columns
 from pipeline.ingest.outcomes import AWAY
 from pipeline.ingest.settings import IngestSettings
 from pipeline.ingest.sources import build
@@ -85,9 +85,9 @@ class IngestStage(RowStage):
         return self._ban
 
     def source_rows(self, run: Run) -> Guarded:
-        """The frozen listing, made now where it is missing, with what is kept out refused before it is asked for."""
+        """The listing, made where it is missing, with what is kept out refused before it is asked for."""
         if self._listing is None:
-            self._listing = Guarded(self._freeze(run), self.ban(run))
+            self._listing = Guarded(self._listed(run), self.ban(run))
         return self._listing
 
     def execute(self, run: Run, output: Output) -> None:
@@ -95,10 +95,11 @@ class IngestStage(RowStage):
             for source in self.sources(run):
                 sessions.enter_context(source.session(run))
             listing = self.source_rows(run)
-            output.layout = listing.layout
+            sessions.enter_context(closing(listing))
             columns = (*CARRIED, *source_columns(self.sources(run)))
             self.carried = tuple(column.name for column in columns)
             super().execute(run, output)
+            output.layout = listing.layout
 
     def steps(self, run: Run) -> list[Step]:
         fetch = _settings(run).fetch
@@ -111,10 +112,10 @@ class IngestStage(RowStage):
 
     def holds(self, run: Run, output: Output) -> Holds | None:
         before = None if output.previous is None else output.previous.basis["settings"].get("limits")
-        now = limits(_settings(run).fetch)
+        now, tars = limits(_settings(run).fetch), RawTars(run.data)
 
         def good(values: pa.Table) -> np.ndarray:
-            settled = still_good(values, run.data, before, now, run.retry) & self.ban(run).stand(values)
+            settled = still_good(values, tars, before, now, run.retry) & self.ban(run).stand(values)
             return settled & whole(values, run.data, settled) if output.force and not run.retry else settled
 
         return good
@@ -124,9 +125,9 @@ class IngestStage(RowStage):
         looked after by their source's fingerprint."""
         away = run.manifests.need(self.name).counts.get(AWAY, 0)
         lost = {f"the bytes of {away} pictures"} if away else set[str]()
+        tars = RawTars(run.data)
         for part in run.manifests.need(self.name).tables[""]:
-            values = read_part(run.manifests.folder(self.name), part, _PLACES)
-            lost.update(lost_containers(values, run.data))
+            lost.update(tars.lost(read_part(run.manifests.folder(self.name), part, _PLACES)))
         return sorted(lost)
 
     def settle(self, run: Run, receipt: Receipt) -> None:
@@ -140,20 +141,26 @@ class IngestStage(RowStage):
         stems = {f"{source.settings.name}-{self._key(run, source)}" for source in self.sources(run)}
         _keep_only(listings, {"generations.json", *(f"{s}.parquet" for s in stems), *(f"{s}.json" for s in stems)})
 
-    def _freeze(self, run: Run) -> Listing:
-        settings, folder = _settings(run), storage.join(run.manifests.folder(self.name), FOLDER)
-        web, frozen, sources = LazyWeb(settings.fetch, self.ban(run)), list[Frozen](), self.sources(run)
+    def _listed(self, run: Run) -> Listing:
+        """What can only be listed whole is frozen now; long lists are listed as their rows are asked for."""
+        folder, sources = storage.join(run.manifests.folder(self.name), FOLDER), self.sources(run)
+        web, listed = LazyWeb(_settings(run).fetch, self.ban(run)), list[Frozen | Opening]()
         try:
             for source in sources:
                 generation = self._generation(run, source)
-                one, log = freeze(source, folder, self._key(run, source), generation, web)
-                Generations(folder).settle(source.settings.name, generation)
-                frozen.append(without_words(one, self.ban(run)))
-                if log is not None:
-                    run.progress.say(_said(source, log))
+                done = partial(self._frozen, run, source, folder, generation)
+                one = opened(source, folder, self._key(run, source), generation, web, done)
+                listed.append(one.whole() if isinstance(one, Opening) and not source.streams else one)
         finally:
             web.close()
-        return Listing(frozen, (*CARRIED, *source_columns(sources), *HIDDEN))
+        return Listing(listed, (*CARRIED, *source_columns(sources), *HIDDEN))
+
+    def _frozen(self, run: Run, source: Source, folder: str, generation: int, one: Frozen, log: Log | None) -> Frozen:
+        """The listing of a source now that it stands; the log only when it was made now."""
+        Generations(folder).settle(source.settings.name, generation)
+        if log is not None:
+            run.progress.say(_said(source, log))
+        return without_words(one, self.ban(run))
 
     def _key(self, run: Run, source: Source) -> str:
         return key_of(source, self._generation(run, source), manners(_settings(run).fetch))

@@ -22,6 +22,8 @@ from pipeline.ingest.sources.base import Log
 FORMATS = ("parquet", "csv", "tsv", "jsonl", "ndjson", "txt")
 _PACKED = ("gz", "zst")
 _BATCH = 8192
+_BUFFER = 1 << 20
+"""Bytes read ahead per column of a Parquet file; whole row groups may be gigabytes."""
 _LONGEST_FIELD = 1 << 24
 _LINES_FOR_COLUMNS = 1000
 
@@ -44,6 +46,13 @@ class ListFile:
         known = len(parts) > 1 and parts[-1] in FORMATS and not (packed and parts[-1] == "parquet")
         return cls(url, parts[-1], packed) if known else None
 
+    def length(self) -> int | None:
+        """How many records there are, where the file says so."""
+        if self.format != "parquet":
+            return None
+        with self._explained(), storage.open_read(self.url) as file:
+            return int(pq.read_metadata(file).num_rows)
+
     def columns(self, url_column: str) -> dict[str, pa.DataType]:
         """Name → type: as stored in Parquet, text elsewhere; JSONL's are those of its first 1,000 lines."""
         with self._explained():
@@ -64,7 +73,7 @@ class ListFile:
         with self._explained():
             if self.format == "parquet":
                 with storage.open_read(self.url) as file:
-                    for batch in pq.ParquetFile(file).iter_batches(_BATCH):
+                    for batch in pq.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False).iter_batches(_BATCH):
                         yield from batch.to_pylist()
                 return
             with self._text() as text:

@@ -126,6 +126,9 @@ class Source(ABC):
     Settings: ClassVar[type[SourceSettings]]
     on_web: ClassVar[bool] = False
     version: ClassVar[int] = 1
+    streams: ClassVar[bool] = False
+    """Whether rows may be fetched while later ones are still being listed: for long lists whose fingerprint is their
+    content. Others, such as a crawl, are listed whole before the first picture is asked for."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self.settings = settings
@@ -137,6 +140,10 @@ class Source(ABC):
     @abstractmethod
     def rows(self, web: Web, log: Log) -> Iterator[Found]:
         """All rows in their lasting order. Raises SourceError when the source is unreadable."""
+
+    def length(self) -> int | None:
+        """How many rows there will be, where that is known without reading them."""
+        return None
 
     @abstractmethod
     def fingerprint(self) -> str:

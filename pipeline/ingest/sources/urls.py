@@ -24,6 +24,7 @@ from pipeline.ingest.sources.base import Found, Log, Source, SourceSettings, Web
 
 class UrlsSource(Source):
     on_web: ClassVar[bool] = True
+    streams: ClassVar[bool] = True
 
     class Settings(SourceSettings):
         kind: Literal["urls"] = Field("urls", description="lists of picture addresses")
@@ -40,6 +41,7 @@ class UrlsSource(Source):
     def __init__(self, settings: SourceSettings) -> None:
         super().__init__(settings)
         self._own = cast(UrlsSource.Settings, settings)
+        self._hashes: dict[str, tuple[str, str]] = {}
 
     @cached_property
     def _files(self) -> list[ListFile]:
@@ -66,8 +68,19 @@ class UrlsSource(Source):
         """Content of every list, by SHA-256."""
         digest = hashlib.blake2b(digest_size=16)
         for file in self._files:
-            digest.update(storage.sha256(file.url).encode() + b"\0" + os.path.basename(file.url).encode() + b"\0")
+            digest.update(self._sha256(file.url).encode() + b"\0" + os.path.basename(file.url).encode() + b"\0")
         return digest.hexdigest()
+
+    def _sha256(self, url: str) -> str:
+        """Of a list's content; read again only when it may have changed since this source last looked."""
+        state = storage.state(url)
+        if self._hashes.get(url, ("", ""))[0] != state or storage.ageless(state, url):
+            self._hashes[url] = state, storage.sha256(url)
+        return self._hashes[url][1]
+
+    def length(self) -> int | None:
+        counts = [file.length() for file in self._files]
+        return None if None in counts else sum(filter(None, counts))
 
     def columns(self) -> dict[str, pa.DataType]:
         """All columns without a job: typed as in Parquet, text elsewhere. JSONL's are those of its first lines."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ingest.addresses import canonical, origin, path_of, path_url, row_id
+from pipeline.ingest.addresses import _PLAIN, _taken_apart, canonical, origin, path_of, path_url, row_id
 
 # RFC 3986, section 5.4.1: reference resolution against this base
 RFC_BASE = "http://a/b/c/d;p?q"
@@ -54,6 +54,18 @@ def test_what_is_no_address(bad: str) -> None:
 def test_canonical_is_idempotent(text: str, start: str) -> None:
     once = canonical(start + text)
     assert once is None or (canonical(once) == once and "#" not in once)
+
+
+ALPHABET = st.text("ab09A.-_~/?=&;:@!$'()*,+%#[]|\\ é", max_size=12)
+NEARLY_PLAIN = st.tuples(
+    st.sampled_from(["http://", "https://", "HTTP://"]),
+    st.sampled_from(["h.example", "1.2", "h.0x1", "xn--a.b", "a..b"]), ALPHABET,
+    st.sampled_from(["", "/", "/a", "/.", "?", "#f"]), ALPHABET).map("".join)
+
+
+@given(st.one_of(st.from_regex(_PLAIN, fullmatch=True), NEARLY_PLAIN))
+def test_addresses_taken_for_canonical_as_they_are_are_so(url: str) -> None:
+    assert canonical(url) == _taken_apart(url)
 
 
 def test_origin() -> None:
