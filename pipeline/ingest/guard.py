@@ -17,6 +17,16 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_SPECIAL_4 = tuple(map(ipaddress.IPv4Network, (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+    "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+    "224.0.0.0/4", "240.0.0.0/4",
+)))
+"""IANA IPv4 Special-Purpose Address Registry, and multicast."""
+_UNICAST_6 = ipaddress.IPv6Network("2000::/3")
+"""The only IPv6 addresses that IANA gives out for the open internet."""
+_SPECIAL_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
+"""IANA IPv6 Special-Purpose Address Registry, what of it lies in `_UNICAST_6` (Teredo among it)."""
 
 
 class PrivateAddress(OSError):  # noqa: N818 — it is caught as what it names
@@ -26,22 +36,23 @@ class PrivateAddress(OSError):  # noqa: N818 — it is caught as what it names
 def is_public(address: str) -> bool:
     """Whether an IP address literal is reachable on the open internet.
 
-    False for private, loopback, link-local (cloud metadata among them), multicast, shared (RFC 6598), reserved
-    and unspecified addresses, also where IPv6 wraps an IPv4 one (mapped, 6to4, Teredo, NAT64).
+    False for private, loopback, link-local, multicast, shared (RFC 6598), reserved and unspecified addresses, cloud
+    metadata among them, also where IPv6 wraps an IPv4 one (mapped, 6to4, NAT64). By IANA's registries themselves, not
+    by the standard library, which knows fewer ranges the older it is.
     """
     try:
         parsed = ipaddress.ip_address(address.split("%", 1)[0])
     except ValueError:
         return False
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return is_public(str(parsed.ipv4_mapped))
-        if parsed in _NAT64:  # how networks without IPv4 reach the IPv4 internet
-            return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
-        inner = [parsed.sixtofour, *(parsed.teredo or ())]
-        if parsed.is_site_local or any(each is not None and not is_public(str(each)) for each in inner):
-            return False
-    return parsed.is_global and not parsed.is_multicast and not parsed.is_reserved
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return not any(parsed in network for network in _SPECIAL_4)
+    if parsed.ipv4_mapped is not None:
+        return is_public(str(parsed.ipv4_mapped))
+    if parsed in _NAT64:  # how networks without IPv4 reach the IPv4 internet
+        return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
+    if parsed.sixtofour is not None:
+        return is_public(str(parsed.sixtofour))
+    return parsed in _UNICAST_6 and not any(parsed in network for network in _SPECIAL_6)
 
 
 class Guard:

@@ -35,7 +35,12 @@ class Abuse:
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            request = await reader.readuntil(b"\r\n\r\n")
+            first = await reader.readexactly(1)
+            if first == b"\x16":  # TLS, where there is none
+                writer.write(reply(HTML, 400, "text/html"))
+                writer.close()
+                return
+            request = first + await reader.readuntil(b"\r\n\r\n")
             path = request.split(b" ")[1].decode("latin-1")
             self.hits[path] += 1
             what = self.answers.get(path, reply(HTML, 404, "text/html"))
@@ -44,8 +49,7 @@ class Abuse:
                 await writer.drain()
             else:
                 await what(writer)
-        with contextlib.suppress(ConnectionError):
-            writer.close()
+        writer.close()
 
 
 @contextlib.contextmanager
