@@ -94,7 +94,8 @@ def _started(folders: pytest.TempPathFactory) -> dict[str, Any]:
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [str(weed), "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
-                 "-master.volumeSizeLimitMB=64", *flags], stdout=log, stderr=log)
+                 "-master.volumeSizeLimitMB=64", "-s3.port.iceberg=0", "-s3.port.lance=0", *flags],
+                stdout=log, stderr=log)
         endpoint = f"http://127.0.0.1:{ports['s3']}"
         _point_at(endpoint)
         if _answers(endpoint, process) and _makes_bucket("gristmill", process):

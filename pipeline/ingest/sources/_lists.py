@@ -32,19 +32,22 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class ListFile:
-    """One list; `packed` is its compression's ending or empty."""
+    """One list; `packed` is its compression's ending or empty. `names` are the columns of a table without a header row,
+    whose quotation marks are plain text; a header row that was added all the same is left out."""
 
     url: str
     format: str
     packed: str = ""
+    names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, url: str) -> ListFile | None:
+    def of(cls, url: str, names: tuple[str, ...] = ()) -> ListFile | None:
         """By the file's ending, None when it is no list."""
-        parts = url.rsplit("/", 1)[-1].lower().split(".")
+        place = url.split("?", 1)[0] if url.startswith(("http://", "https://")) else url
+        parts = place.rsplit("/", 1)[-1].lower().split(".")
         packed = parts.pop() if parts[-1] in _PACKED else ""
         known = len(parts) > 1 and parts[-1] in FORMATS and not (packed and parts[-1] == "parquet")
-        return cls(url, parts[-1], packed) if known else None
+        return cls(url, parts[-1], packed, names) if known else None
 
     def length(self) -> int | None:
         """How many records there are, where the file says so."""
@@ -64,7 +67,7 @@ class ListFile:
                 return {url_column: pa.string()}
             with self._text() as text:
                 if self.format in ("csv", "tsv"):
-                    return dict.fromkeys(self._csv(text).fieldnames or (), pa.string())
+                    return dict.fromkeys(self.names or self._csv(text).fieldnames or (), pa.string())
                 records = islice(_json_lines(text, Log()), _LINES_FOR_COLUMNS)
                 return dict.fromkeys((key for record in records for key in record), pa.string())
 
@@ -78,7 +81,8 @@ class ListFile:
                 return
             with self._text() as text:
                 if self.format in ("csv", "tsv"):
-                    yield from self._csv(text)
+                    header = dict(zip(self.names, self.names, strict=True))
+                    yield from (row for row in self._csv(text) if not header or row != header)
                 elif self.format == "txt":
                     yield from ({url_column: line.strip()} for line in text
                                 if line.strip() and not line.startswith("#"))
@@ -87,7 +91,10 @@ class ListFile:
 
     def _csv(self, text: IO[str]) -> csv.DictReader[str]:
         csv.field_size_limit(_LONGEST_FIELD)
-        return csv.DictReader(text, delimiter="\t" if self.format == "tsv" else ",", restkey="")
+        delimiter = "\t" if self.format == "tsv" else ","
+        if self.names:
+            return csv.DictReader(text, self.names, delimiter=delimiter, restkey="", quoting=csv.QUOTE_NONE)
+        return csv.DictReader(text, delimiter=delimiter, restkey="")
 
     @contextmanager
     def _text(self) -> Iterator[IO[str]]:

@@ -6,10 +6,11 @@ Read as a stream, in the order of files and lines. Columns without a job of thei
 from __future__ import annotations
 
 import difflib
-import glob
 import hashlib
 import os
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, cast
 
@@ -18,8 +19,11 @@ from pydantic import Field
 
 from pipeline import storage
 from pipeline.errors import SourceError
+from pipeline.ingest.sources._layouts import LAYOUTS, Name, first_of
 from pipeline.ingest.sources._lists import FORMATS, ListFile
 from pipeline.ingest.sources.base import Found, Log, Source, SourceSettings, Web
+
+_WILD = re.compile(r"[*?\[]")
 
 
 class UrlsSource(Source):
@@ -29,8 +33,12 @@ class UrlsSource(Source):
     class Settings(SourceSettings):
         kind: Literal["urls"] = Field("urls", description="lists of picture addresses")
         path: str = Field(
-            description="a list, a folder of lists, or a wildcard such as lists/*.parquet; a single file may be any "
-            "fsspec URL"
+            description="a list, a folder with its sub-folders or object-store prefix that holds some, or a wildcard "
+            "such as lists/*.parquet; any fsspec URL; relative paths count from where the command runs"
+        )
+        layout: Name = Field(
+            "", description="a well-known set whose lists need no `url` and `captions` named here: laion, cc3m, cc12m, "
+            "coyo or datacomp"
         )
         url: str = Field("url", description="column with the address; plain text has just this one")
         captions: tuple[str, ...] = Field((), description="columns with captions, best first")
@@ -47,14 +55,19 @@ class UrlsSource(Source):
     def _files(self) -> list[ListFile]:
         """Every list, by name. Raises SourceError when there is none."""
         path, name = self._own.path, self._own.name
-        if storage.local(path) is None or os.path.isfile(path):
+        single = path.startswith(("http://", "https://")) or (
+            ListFile.of(path) is not None and not _is_folder(path) and storage.exists(path))
+        if single:
             candidates = [path]
-        elif os.path.isdir(path):
-            inside = (os.path.join(path, entry) for entry in sorted(os.listdir(path)))
-            candidates = [entry for entry in inside if ListFile.of(entry) is not None]
+        elif _WILD.search(path) and not _is_folder(path):
+            candidates = storage.glob(path)
+        elif storage.local(path) is None or _is_folder(path):
+            below = (storage.join(path, entry) for entry in storage.find(path))
+            candidates = [entry for entry in below if ListFile.of(entry) is not None]
         else:
-            candidates = sorted(glob.glob(path, recursive=True))
-        files = [(candidate, ListFile.of(candidate)) for candidate in candidates]
+            candidates = [path] if storage.exists(path) else []
+        layout = LAYOUTS.get(self._own.layout)
+        files = [(candidate, ListFile.of(candidate, layout.columns if layout else ())) for candidate in candidates]
         for candidate, file in files:
             if file is None:
                 raise SourceError(f"source {name!r}: {candidate} is no list by its ending",
@@ -86,20 +99,25 @@ class UrlsSource(Source):
         """All columns without a job: typed as in Parquet, text elsewhere. JSONL's are those of its first lines."""
         found: dict[str, pa.DataType] = {}
         for file in self._files:
-            there = file.columns(self._own.url)
-            self._check(file.url, list(there))
+            there, jobs = file.columns(self._own.url), self._jobs(file)
+            self._check(file.url, list(there), jobs.used)
             for column, kind in there.items():
-                if column not in self._used:
+                if column not in jobs.used:
                     found[column] = kind if found.get(column, kind) == kind else pa.string()
         return found
 
-    @property
-    def _used(self) -> tuple[str, ...]:
-        own = self._own
-        return tuple(filter(None, (own.url, *own.captions, own.label, own.license, own.page)))
+    def _jobs(self, file: ListFile) -> _Jobs:
+        """What each column of this file is for: as said, else as its layout has it."""
+        own, layout = self._own, LAYOUTS.get(self._own.layout)
+        if layout is None:
+            return _Jobs(own.url, own.captions, (own.label, own.license, own.page))
+        there = file.columns(own.url)
+        url = own.url if "url" in own.model_fields_set else first_of(layout.url, there)
+        captions = own.captions or (first_of(layout.captions, there),)
+        return _Jobs(url, captions, (own.label, own.license, own.page))
 
-    def _check(self, url: str, there: list[str]) -> None:
-        for column in self._used:
+    def _check(self, url: str, there: list[str], used: tuple[str, ...]) -> None:
+        for column in used:
             if column not in there:
                 near = difflib.get_close_matches(column.lower(), [name.lower() for name in there], 1)
                 spelled = next((name for name in there if near and name.lower() == near[0]), None)
@@ -111,14 +129,33 @@ class UrlsSource(Source):
     def rows(self, web: Web, log: Log) -> Iterator[Found]:
         own, kept = self._own, self.columns()
         for file in self._files:
-            for row in file.records(own.url, log):
-                captions = [(text, key) for key in own.captions for text in _texts(row.get(key))]
+            jobs = self._jobs(file)
+            for row in file.records(jobs.url, log):
+                captions = [(text, key) for key in jobs.captions for text in _texts(row.get(key))]
                 yield Found(
-                    url=_text(row.get(own.url)) or "", captions=tuple(text for text, _ in captions),
+                    url=_text(row.get(jobs.url)) or "", captions=tuple(text for text, _ in captions),
                     origins=tuple(key for _, key in captions), label=_text(row.get(own.label)),
                     license_url=_text(row.get(own.license)), page_url=_text(row.get(own.page)),
                     extra={key: row.get(key) for key in kept},
                 )
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    """Columns of one file by what they are for; `others` may be empty names."""
+
+    url: str
+    captions: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.url, *self.captions, *self.others)))
+
+
+def _is_folder(path: str) -> bool:
+    local = storage.local(path)
+    return local is not None and os.path.isdir(local)
 
 
 def _text(value: Any) -> str | None:

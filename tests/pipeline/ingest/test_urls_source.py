@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline import storage
 from pipeline.errors import SourceError
 from pipeline.ingest.sources.base import Found, Log
 from pipeline.ingest.sources.urls import UrlsSource
+from tests.pipeline.ingest import hostile
+from tests.pipeline.ingest.hostile import reply
 from tests.pipeline.ingest.test_folder_source import NoWeb
 
 RECORDS: list[dict[str, Any]] = [
@@ -121,3 +125,85 @@ def test_fingerprint_follows_content_only(tmp_path: Path) -> None:
     assert source(tmp_path / "l.csv").fingerprint() == one
     write(tmp_path / "l.csv", RECORDS[:2])
     assert source(tmp_path / "l.csv").fingerprint() != one
+
+
+CAPTIONED = [("http://h/1.jpg", 'a "quoted start'), ("http://h/2.jpg", "two, dogs")]
+LAYOUT_FILES: dict[str, tuple[str, list[dict[str, Any]] | str]] = {
+    "laion": ("part-00000.parquet", [
+        {"SAMPLE_ID": 1, "URL": url, "TEXT": text, "HEIGHT": 300, "WIDTH": 400, "LICENSE": "?", "NSFW": "UNLIKELY",
+         "similarity": 0.33} for url, text in CAPTIONED]),
+    "cc3m": ("Train_GCC-training.tsv", "".join(f"{text}\t{url}\n" for url, text in CAPTIONED)),
+    "cc12m": ("cc12m.tsv", "".join(f"{url}\t{text}\n" for url, text in CAPTIONED)),
+    "coyo": ("part-00000.parquet", [
+        {"id": 4896263451343, "url": url, "text": text, "width": 1, "height": 1, "image_phash": "e2c2", "num_faces": 0,
+         "clip_similarity_vitb32": 0.3, "nsfw_score_opennsfw2": 0.1, "watermark_score": 0.2}
+        for url, text in CAPTIONED]),
+    "datacomp": ("0a.parquet", [
+        {"uid": "00ff", "url": url, "text": text, "original_width": 4, "original_height": 3, "sha256": "ab",
+         "clip_b32_similarity_score": 0.2, "face_bboxes": [[0.1, 0.2, 0.3, 0.4]]} for url, text in CAPTIONED]),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUT_FILES)
+def test_naming_a_well_known_layout_is_enough(tmp_path: Path, layout: str) -> None:
+    name, content = LAYOUT_FILES[layout]
+    if isinstance(content, str):
+        (tmp_path / name).write_text(content)
+    else:
+        pq.write_table(pa.Table.from_pylist(content), tmp_path / name)
+    found = rows(tmp_path, layout=layout)
+    assert [(row.url, row.captions) for row in found] == [(url, (text,)) for url, text in CAPTIONED]
+    others = {} if isinstance(content, str) else {
+        key: value for key, value in content[0].items() if key.lower() not in ("url", "text")}
+    assert found[0].extra == others
+    assert set(source(tmp_path, layout=layout).columns()) == set(others)
+
+
+@pytest.mark.parametrize("layout", ["cc3m", "cc12m"])
+def test_a_header_row_added_to_a_list_without_one_is_no_picture(tmp_path: Path, layout: str) -> None:
+    name, content = LAYOUT_FILES[layout]
+    assert isinstance(content, str)
+    header = "caption\turl\n" if layout == "cc3m" else "url\tcaption\n"
+    (tmp_path / name).write_text(header + content)
+    assert [row.url for row in rows(tmp_path, layout=layout)] == [url for url, _ in CAPTIONED]
+
+
+def test_lower_case_names_of_later_laion_lists(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"url": ["http://h/1"], "caption": ["one"], "punsafe": [0.1]}), tmp_path / "l.parquet")
+    [found] = rows(tmp_path, layout="laion")
+    assert (found.url, found.captions, found.extra) == ("http://h/1", ("one",), {"punsafe": 0.1})
+
+
+def test_what_is_said_goes_before_the_layout(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"url": ["http://h/1"], "text": ["one"], "better": ["uno"]}), tmp_path / "l.parquet")
+    [found] = rows(tmp_path, layout="coyo", captions=["better", "text"])
+    assert found.captions == ("uno", "one")
+
+
+@pytest.mark.parametrize("given", ["", "/lists", "/lists/*.csv.gz", "/lists/b.csv.gz"])
+def test_lists_in_object_storage_by_prefix_and_wildcard(s3: str, tmp_path: Path, given: str) -> None:
+    base = f"{s3}/urls-{uuid.uuid4().hex}"
+    for name in ("a", "b"):
+        data = gzip.compress(f"url,caption\nhttp://h/{name}.png,{name}\n".encode())
+        storage.write_bytes(f"{base}/lists/{name}.csv.gz", data)
+    storage.write_bytes(f"{base}/lists/readme.md", b"no list")
+    before = source(base + given).fingerprint()
+    assert [row.url for row in rows(base + given)] == [
+        f"http://h/{name}.png" for name in "ab" if given[-8:-7] not in ("a", "b") or name == given[-8:-7]]
+    storage.write_bytes(f"{base}/lists/b.csv.gz", gzip.compress(b"url,caption\nhttp://h/c.png,c\n"))
+    assert source(base + given).fingerprint() != before
+    assert rows(base + given)[-1].url == "http://h/c.png"
+
+
+def test_a_list_on_a_web_server_is_known_by_its_content(tmp_path: Path) -> None:
+    def csv_with(last: str) -> bytes:
+        return reply(f"url,caption\nhttp://h/1.png,one\nhttp://h/{last}.png,two\n".encode(), kind="text/csv")
+
+    with hostile.serve({"/l.csv?key=x": csv_with("2")}) as server:
+        url = f"{server.base}/l.csv?key=x"
+        before = source(url).fingerprint()
+        assert [row.url for row in rows(url)] == ["http://h/1.png", "http://h/2.png"]
+        assert source(url).fingerprint() == before
+        server.paths["/l.csv?key=x"] = csv_with("3")  # as long as before, and nothing says how old it is
+        assert source(url).fingerprint() != before
+        assert rows(url)[-1].url == "http://h/3.png"
