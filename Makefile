@@ -42,6 +42,7 @@ lint: $(VENV)/test ## Ruff and mypy
 
 bench: $(VENV)/test ## Accuracy of the checks on the demo, and the speed of fetching; see tests/README.md
 	@$(BIN)/python tests/benchmarks/demo_seeds.py
+	@$(BIN)/python tests/benchmarks/columns.py
 	@$(BIN)/python tests/benchmarks/ingest.py $(if $(IMG2DATASET),--img2dataset "$(IMG2DATASET)")
 
 soak: $(VENV)/test ## The long tests: three demo seeds, kill -9 at many moments, damaged files, a whole training

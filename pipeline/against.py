@@ -35,7 +35,7 @@ def held_out(columns: pa.Table, settings: DedupeSettings) -> pa.Table:
     foreign = pa.concat_tables([_foreign(url, columns.column_names) for url in settings.against])
     both = pa.concat_tables([columns, foreign.cast(columns.schema)])
     ids = both.column("id").to_pylist()
-    neighbours = Neighbours(ids, copies(both, settings))
+    neighbours = Neighbours(both.column("id"), copies(both, settings))
     nearest: dict[int, tuple[int, int, str]] = {}
     for other in range(columns.num_rows, both.num_rows):
         for row in neighbours.of(other):

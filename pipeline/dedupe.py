@@ -9,16 +9,17 @@ that is kept in its place (no chains), and a good copy never falls for a bad one
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
 from pipeline import against, checks
-from pipeline.pairs import Neighbours, copies
+from pipeline.pairs import Neighbours, copies, ranks
 from pipeline.receipt import JsonObject, digest
 from pipeline.schema import DEDUPE, EDGES, HELD_OUT, TableSchema
 from pipeline.settings import Settings
@@ -57,7 +58,7 @@ class DedupeSettings(Settings):
 
 class DedupeStage(ColumnStage):
     name: ClassVar[str] = "dedupe"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     inputs: ClassVar[tuple[str, ...]] = ("ingest", "measure")
     counted: ClassVar[str | None] = "relation"
 
@@ -84,7 +85,9 @@ class DedupeStage(ColumnStage):
         return {"edges": edges, **aside}
 
     def columns_read(self, run: Run) -> Iterable[str]:
-        return (*EDGE_READS, "width", "height", "length", "captions", "caption_origins", *checks.columns_read())
+        known = all(self.cached(run, table) is not None for table in self.namespaces(run))
+        reads = ("id",) if known else EDGE_READS
+        return (*reads, "width", "height", "length", "captions", "caption_origins", *checks.columns_read())
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         edges = self.cached(run, "edges")
@@ -96,60 +99,88 @@ class DedupeStage(ColumnStage):
             if held is None:
                 held = against.held_out(columns.select(EDGE_READS), run.recipe.dedupe)
             tables["held_out"] = held
-        ids = columns.column("id").to_pylist()
-        out = {entry["id"]: entry for table in (tables.get("held_out"),) if table for entry in table.to_pylist()}
+        ids = columns.column("id")
+        held = tables.get("held_out", HELD_OUT.arrow.empty_table())
+        out = np.asarray(pc.index_in(held.column("id"), value_set=ids.combine_chunks()), np.int64)
         neighbours = Neighbours(ids, edges)
-        order = preference(columns, checks.verdicts(columns, run.recipe.checks).dropped)
-        keeper = elect(neighbours, order, {row for row, each in enumerate(ids) if each in out})
-        return {"": _rows(columns, ids, neighbours, keeper, out), **tables}
+        verdicts = checks.verdicts(columns, run.recipe.checks, dropping_only=True)
+        order = preference(columns, verdicts.dropped)
+        keeper = elect(neighbours, order, out)
+        return {"": _rows(columns, neighbours, keeper, out, held), **tables}
 
 
 def preference(columns: pa.Table, dropped: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Row numbers from best to worst: rows the checks keep, then more pixels, then more bytes (less compressed),
     then a caption, then the smaller id. File order plays no part."""
-    ids = np.array(columns.column("id").to_pylist())
     pixels = _numbers(columns, "width") * _numbers(columns, "height")
-    worded = np.array([any(text and text.strip() for text in texts or []) for texts in
-                       columns.column("captions").to_pylist()], bool)
-    return np.lexsort((ids, ~worded, -_numbers(columns, "length"), -pixels, dropped))
+    captions = columns.column("captions").combine_chunks()
+    said = pc.not_equal(pc.utf8_trim_whitespace(pc.fill_null(captions.flatten(), "")), "")
+    worded = np.zeros(columns.num_rows, bool)
+    worded[np.asarray(pc.list_parent_indices(captions), np.int64)[np.asarray(said, bool)]] = True
+    return np.lexsort((ranks(columns.column("id")), ~worded, -_numbers(columns, "length"), -pixels, dropped))
 
 
 def _numbers(columns: pa.Table, name: str) -> NDArray[np.float64]:
     return np.nan_to_num(np.asarray(columns.column(name).cast(pa.float64()), np.float64))
 
 
-def elect(neighbours: Neighbours, order: Sequence[int] | NDArray[np.int64], out: Collection[int] = (),
-          ) -> NDArray[np.int64]:
+def elect(neighbours: Neighbours, order: Sequence[int] | NDArray[np.int64],
+          out: Sequence[int] | NDArray[np.int64] = ()) -> NDArray[np.int64]:
     """Per row the row kept in its place: itself for those that stay, and for rows that are `out` already."""
-    keeper = np.full(len(order), -1, np.int64)
-    keeper[list(out)] = list(out)
-    for row in np.asarray(order).tolist():
-        if keeper[row] >= 0:
+    order = np.asarray(order, np.int64)
+    keeper = np.arange(len(order))
+    undecided = np.zeros(len(order), bool)
+    undecided[neighbours.tied] = True  # only these can lose or take anything
+    undecided[np.asarray(out, np.int64)] = False
+    for row in order[undecided[order]].tolist():
+        if not undecided[row]:
             continue
-        keeper[row] = row
+        undecided[row] = False
         for other in neighbours.of(row):
-            if keeper[other] < 0:
-                keeper[other] = row
+            if undecided[other]:
+                undecided[other], keeper[other] = False, row
     return keeper
 
 
-def _rows(columns: pa.Table, ids: list[str], neighbours: Neighbours, keeper: NDArray[np.int64],
-          out: Mapping[str, Mapping[str, Any]]) -> pa.Table:
-    captions = columns.column("captions").to_pylist()
-    origins = columns.column("caption_origins").to_pylist()
-    pools: list[dict[str, str]] = [dict(zip(c or [], o or [], strict=True)) for c, o in
-                                   zip(captions, origins, strict=True)]
-    made: list[dict[str, Any]] = []
-    for row, kept in enumerate(keeper.tolist()):
-        relation, distance = (None, None) if kept == row else neighbours.between(row, kept)
-        made.append({"id": ids[row], "duplicate_of": None if kept == row else ids[kept], "relation": relation,
-                     "distance": distance, "group": neighbours.group[row]})
-        if ids[row] in out:
-            twin = out[ids[row]]
-            made[-1] |= {"duplicate_of": twin["copy_of"], "relation": against.RELATION, "distance": twin["distance"]}
-        if kept != row:
-            for text, origin in zip(captions[row] or [], origins[row] or [], strict=True):
-                pools[kept].setdefault(text, origin)
-    for entry, pool in zip(made, pools, strict=True):
-        entry |= {"pooled_captions": list(pool), "pooled_origins": list(pool.values())}
-    return pa.Table.from_pylist(made, schema=DEDUPE.arrow)
+def _rows(columns: pa.Table, neighbours: Neighbours, keeper: NDArray[np.int64], out: NDArray[np.int64],
+          held: pa.Table) -> pa.Table:
+    """`schema.DEDUPE`; `held` says of the rows `out`, in its order, which held-out pictures they are copies of."""
+    ids, count = columns.column("id").combine_chunks(), columns.num_rows
+    dropped = np.flatnonzero(keeper != np.arange(count))
+    related = [neighbours.between(row, int(keeper[row])) for row in dropped.tolist()]
+    kept_id, relation, distance = np.full((3, count), None, object)
+    kept_id[dropped] = ids.take(pa.array(keeper[dropped])).to_pylist()
+    relation[dropped], distance[dropped] = [name for name, _ in related], [bits for _, bits in related]
+    kept_id[out], distance[out] = held.column("copy_of").to_pylist(), held.column("distance").to_pylist()
+    relation[out] = against.RELATION
+    texts, origins = pooled(columns.column("captions"), columns.column("caption_origins"), dropped, keeper[dropped])
+    return pa.table([ids, pa.array(kept_id, pa.string()), pa.array(relation, pa.string()),
+                     pa.array(distance, pa.int32()), neighbours.group, texts, origins], schema=DEDUPE.arrow)
+
+
+def pooled(captions: pa.ChunkedArray, origins: pa.ChunkedArray, dropped: NDArray[np.int64], keeper: NDArray[np.int64],
+           ) -> tuple[pa.Array, pa.Array]:
+    """Per row its own captions, then those of the rows `dropped` for it, each text once; and where each came from.
+
+    The first origin of a text counts, rows in their order. Only rows that may change are looked at one by one.
+    """
+    captions, origins = captions.combine_chunks(), origins.combine_chunks()
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(captions), -1))
+    changing = np.unique(np.concatenate([keeper, np.flatnonzero((lengths > 1) | (lengths < 0))]))
+    rows = pa.array(np.concatenate([changing, dropped]))
+    words = [list(zip(texts or [], froms or [], strict=True)) for texts, froms in
+             zip(captions.take(rows).to_pylist(), origins.take(rows).to_pylist(), strict=True)]
+    pools: dict[int, dict[str, str]] = {row: {} for row in changing.tolist()}
+    givers = sorted(zip(dropped.tolist(), keeper.tolist(), words[len(changing):], strict=True))
+    for row, said in [*zip(changing.tolist(), words, strict=False), *((kept, said) for _, kept, said in givers)]:
+        for text, origin in said:
+            pools[row].setdefault(text, origin)
+    return tuple(_replaced(lists, changing, [list(part(pools[row])) for row in changing.tolist()])
+                 for lists, part in ((captions, dict.keys), (origins, dict.values)))  # type: ignore[return-value]
+
+
+def _replaced(lists: pa.Array, rows: NDArray[np.int64], values: list[list[str]]) -> pa.Array:
+    """The lists with those of `rows` exchanged for `values`."""
+    places = np.arange(len(lists))
+    places[rows] = len(lists) + np.arange(len(rows))
+    return pa.concat_arrays([lists, pa.array(values, lists.type)]).take(pa.array(places))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline import checks
 from pipeline.receipt import JsonObject
@@ -35,28 +37,37 @@ class FilterStage(ColumnStage):
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         verdicts = checks.verdicts(columns, run.recipe.checks)
-        deciding, failed = verdicts.deciding().tolist(), verdicts.failed()
-        rows: list[dict[str, Any]] = []
-        for number, row in enumerate(columns.select(READS).to_pylist()):
-            decision = _earlier(row)
-            if decision is None and deciding[number] >= 0:
-                verdict = verdicts.judged[deciding[number]].verdict
-                decision = _drop("filter", verdict.reason, float(verdict.value[number]), verdict.threshold)
-            rows.append({"id": row["id"], "failed": failed[number], **(decision or {"kept": True})})
-        return {"": pa.Table.from_pylist(rows, schema=FILTER.arrow)}
+        deciding = verdicts.deciding()
+        decided = earlier(columns)
+        taken = np.asarray(pc.is_null(decided.column("dropped_by"))) & (deciding >= 0)
+        value, threshold = np.full((2, columns.num_rows), np.nan)
+        for number in np.unique(deciding[taken]).tolist():
+            verdict, rows = verdicts.judged[number].verdict, taken & (deciding == number)
+            value[rows], threshold[rows] = verdict.value[rows], verdict.threshold
+        reasons = pa.array([one.verdict.reason for one in verdicts.judged], pa.string())
+        by_check = reasons.take(pa.array(deciding, mask=~taken))
+        reason = pc.coalesce(decided.column("reason"), by_check)
+        stage = pc.coalesce(decided.column("dropped_by"), pc.if_else(pa.array(taken), "filter", None))
+        filled = {
+            "id": columns.column("id"), "kept": pc.is_null(stage), "dropped_by": stage, "reason": reason,
+            "failed": verdicts.failed(),
+            "value": pc.coalesce(decided.column("value"), pa.array(value, mask=~taken)),
+            "threshold": pa.array(threshold, mask=~taken),
+        }
+        return {"": pa.table([filled[name] for name in FILTER.names], schema=FILTER.arrow)}
 
 
-def _earlier(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The decision that an earlier stage has already made, if any."""
-    if row["fetch_outcome"] != "ok":
-        return _drop("ingest", row["fetch_outcome"])
-    if row["decode_outcome"] != "ok":
-        return _drop("measure", row["decode_outcome"])
-    if row["duplicate_of"] is not None:
-        distance = None if row["distance"] is None else float(row["distance"])
-        return _drop("dedupe", f"duplicate_{row['relation']}", distance)
-    return None
-
-
-def _drop(stage: str, reason: str, value: float | None = None, threshold: float | None = None) -> dict[str, Any]:
-    return {"kept": False, "dropped_by": stage, "reason": reason, "value": value, "threshold": threshold}
+def earlier(columns: pa.Table) -> pa.Table:
+    """`dropped_by`, `reason` and `value` of rows that an earlier stage has dropped already; nulls for the others."""
+    nothing = pa.nulls(columns.num_rows, pa.string())
+    stage: Any = nothing
+    reason: Any = nothing
+    for name, column in (("ingest", "fetch_outcome"), ("measure", "decode_outcome")):
+        outcome = columns.column(column)
+        lost = pc.and_(pc.is_null(stage), pc.fill_null(pc.not_equal(outcome, "ok"), True))
+        stage, reason = pc.if_else(lost, name, stage), pc.if_else(lost, outcome, reason)
+    copy = pc.and_(pc.is_null(stage), pc.is_valid(columns.column("duplicate_of")))
+    relation = pc.binary_join_element_wise("duplicate", columns.column("relation"), "_")
+    stage, reason = pc.if_else(copy, "dedupe", stage), pc.if_else(copy, relation, reason)
+    distance = columns.column("distance").cast(pa.float64())
+    return pa.table({"dropped_by": stage, "reason": reason, "value": pc.if_else(copy, distance, None)})

@@ -6,10 +6,12 @@ Perceptual likeness is not: there, pairs between distinct pictures are listed on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
@@ -35,79 +37,112 @@ EXACT = ("address", "bytes", "pixels")
 
 def copies(columns: pa.Table, settings: DedupeSettings) -> pa.Table:
     """All edges among the rows, sorted: `schema.EDGES`. Rows that could not be decoded have none but addresses."""
-    ids = columns.column("id").to_pylist()
-    ok = [outcome == "ok" for outcome in columns.column("decode_outcome").to_pylist()]
-    address = list(zip(columns.column("kind").to_pylist(), columns.column("url").to_pylist(), strict=True))
-    stars = [("address", address), ("bytes", columns.column("sha256").to_pylist()),
-             ("pixels", columns.column("pixel_digest").to_pylist())]
-    edges: dict[tuple[str, str], tuple[str, int]] = {}
-    first: dict[Any, int] = {}
-    for relation, values in stars:
-        first = {}
-        for row in sorted(range(len(ids)), key=lambda row: ids[row]):
-            if relation != "address" and (not ok[row] or values[row] is None):
-                continue
-            head = first.setdefault(values[row], row)
-            if head != row:
-                edges.setdefault((ids[head], ids[row]), (relation, 0))
-    if settings.perceptual:
-        distinct = np.array(sorted(first.values()), np.int64)  # one row per distinct picture
-        for a, b, distance in _perceptual(columns, distinct, settings):
-            edges.setdefault((min(ids[a], ids[b]), max(ids[a], ids[b])), ("perceptual", distance))
-    rows = [{"a": a, "b": b, "relation": r, "distance": d} for (a, b), (r, d) in sorted(edges.items())]
-    return pa.Table.from_pylist(rows, schema=EDGES.arrow)
+    rank = ranks(columns.column("id"))
+    ok = np.asarray(pc.fill_null(pc.equal(columns.column("decode_outcome"), "ok"), False))
+    kind, url = (pc.fill_null(columns.column(name), "") for name in ("kind", "url"))
+    address = pc.binary_join_element_wise(kind, url, "\0")
+    found = [_stars(address, np.arange(columns.num_rows), rank)[1]]
+    for name in ("sha256", "pixel_digest"):
+        usable = np.flatnonzero(ok & np.asarray(pc.is_valid(columns.column(name))))
+        heads, star = _stars(columns.column(name), usable, rank)
+        found.append(star)
+    distances = [np.zeros(len(star), np.int64) for star in found]
+    if settings.perceptual:  # between distinct pictures: one row of each
+        pairs = list(_perceptual(columns, np.sort(heads), settings))
+        likes = np.concatenate([np.empty((0, 3), np.int64), *pairs])
+        swapped = rank[likes[:, 0]] > rank[likes[:, 1]]
+        likes[swapped, :2] = likes[swapped, 1::-1]
+        found.append(likes[:, :2])
+        distances.append(likes[:, 2])
+    edges, distance = np.concatenate(found), np.concatenate(distances)
+    relation = np.repeat(np.arange(len(found)), [len(each) for each in found])
+    # what is equal in several ways is listed once, by the plainest: np.unique gives the first of equal keys
+    _, first = np.unique(edges[:, 0] * columns.num_rows + edges[:, 1], return_index=True)
+    first = first[np.lexsort((rank[edges[first, 1]], rank[edges[first, 0]]))]
+    ids = columns.column("id").combine_chunks()
+    names = pa.array([*EXACT, "perceptual"]).take(pa.array(relation[first]))
+    a, b = (ids.take(pa.array(edges[first, side])) for side in (0, 1))
+    return pa.table([a, b, names, pa.array(distance[first], pa.int32())], schema=EDGES.arrow)
 
 
-def _perceptual(columns: pa.Table, rows: NDArray[np.int64], settings: DedupeSettings) -> list[tuple[int, int, int]]:
-    """(row, row, distance) of all pairs within the limits; `pipeline.nearby` misses none."""
-    hashes = columns.column("phash").to_numpy()[rows].astype(np.uint64)
-    thumbs = _thumbs([columns.column("thumb")[int(row)].as_py() for row in rows])
-    contrast = np.array([max(t[:256].std(), t[256:320].std(), t[320:].std()) for t in thumbs], np.float32)
+def ranks(ids: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Place of each id in the order of ids."""
+    order = np.asarray(pc.array_sort_indices(ids.combine_chunks()), np.int64)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank
+
+
+def _stars(values: pa.ChunkedArray, rows: NDArray[np.int64], rank: NDArray[np.int64],
+           ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Among `rows`: the one of smallest id of each value, and (that row, other row) for all others."""
+    codes = np.asarray(values.combine_chunks().take(pa.array(rows)).dictionary_encode().indices, np.int64)
+    order = np.lexsort((rank[rows], codes))
+    new = np.concatenate([[True], codes[order][1:] != codes[order][:-1]])[:len(order)]
+    heads = rows[order[new]]
+    head_of = heads[np.cumsum(new) - 1]
+    others = ~new
+    return heads, np.stack([head_of[others], rows[order][others]], axis=1)
+
+
+def _perceptual(columns: pa.Table, rows: NDArray[np.int64], settings: DedupeSettings) -> Iterator[NDArray[np.int64]]:
+    """(row, row, distance) of all pairs within the limits, some at a time; `pipeline.nearby` misses none."""
+    hashes = np.asarray(columns.column("phash").combine_chunks().take(pa.array(rows)), np.uint64)
+    thumbs = _thumbs(columns.column("thumb").combine_chunks().take(pa.array(rows)))
+    contrast = np.concatenate([np.empty(0, np.float32), *(
+        _contrast(thumbs[start:start + _PAIRS_AT_ONCE]) for start in range(0, len(thumbs), _PAIRS_AT_ONCE))])
     telling = contrast >= FLAT
     rows, hashes, thumbs, contrast = rows[telling], hashes[telling], thumbs[telling], contrast[telling]
     allowed = np.minimum(settings.max_difference, np.maximum(_LEAST_DIFFERENCE, RELATIVE * contrast))
     near_a, near_b, distances = near_pairs(hashes, settings.max_distance)
-    found: list[tuple[int, int, int]] = []
     for start in range(0, len(near_a), _PAIRS_AT_ONCE):
         some = slice(start, start + _PAIRS_AT_ONCE)
         a, b = near_a[some], near_b[some]
-        same = np.abs(thumbs[a] - thumbs[b]).max(1, initial=0) <= np.minimum(allowed[a], allowed[b])
-        found += zip(rows[a[same]].tolist(), rows[b[same]].tolist(), distances[some][same].tolist(), strict=True)
-    return found
+        same = np.abs(thumbs[a].astype(np.int16) - thumbs[b]).max(1, initial=0) <= np.minimum(allowed[a], allowed[b])
+        yield np.stack([rows[a[same]], rows[b[same]], distances[some][same].astype(np.int64)], axis=1)
 
 
-def _thumbs(thumbs: list[bytes]) -> NDArray[np.float32]:
+def _thumbs(thumbs: pa.Array) -> NDArray[np.uint8]:
     """Thumbnails as `measure` stores them, (n, 384): 16 × 16 luma, 8 × 8 Cb, 8 × 8 Cr."""
-    return np.frombuffer(b"".join(thumbs), np.uint8).reshape(len(thumbs), THUMB_BYTES).astype(np.float32)
+    return np.frombuffer(b"".join(thumbs.to_pylist()), np.uint8).reshape(len(thumbs), THUMB_BYTES)
+
+
+def _contrast(thumbs: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Standard deviation of the plane that has most."""
+    planes = thumbs.astype(np.float32)
+    stds = [planes[:, start:end].std(1) for start, end in ((0, 256), (256, 320), (320, 384))]
+    most: NDArray[np.float32] = np.max(stds, axis=0)
+    return most
 
 
 class Neighbours:
-    """Who is a copy of whom. `group` is, per row, the smallest id of its connected component."""
+    """Who is a copy of whom. `group` is, per row, the smallest id of its connected
+    component."""
 
-    def __init__(self, ids: list[str], edges: pa.Table) -> None:
-        place = {each: row for row, each in enumerate(ids)}
-        self._ids = ids
+    def __init__(self, ids: pa.ChunkedArray, edges: pa.Table) -> None:
+        whole = ids.combine_chunks()
+        ends = [np.asarray(pc.index_in(edges.column(side), value_set=whole), np.int64) for side in ("a", "b")]
         self._direct: dict[int, dict[int, tuple[str, int]]] = {}
         self._heads: dict[str, dict[int, int]] = {name: {} for name in EXACT}
         self._classes: dict[str, dict[int, list[int]]] = {name: {} for name in EXACT}
-        ends = []
-        for edge in edges.to_pylist():
-            a, b, relation = place[edge["a"]], place[edge["b"]], edge["relation"]
-            ends.append((a, b))
+        relations, distances = (edges.column(name).to_pylist() for name in ("relation", "distance"))
+        for a, b, relation, distance in zip(ends[0].tolist(), ends[1].tolist(), relations, distances, strict=True):
             if relation in EXACT:
                 self._classes[relation].setdefault(a, [a]).append(b)
-                self._heads[relation] |= {a: a, b: a}
-            self._direct.setdefault(a, {})[b] = self._direct.setdefault(b, {})[a] = (relation, edge["distance"])
-        self.group = self._components(ends)
+                self._heads[relation][a] = self._heads[relation][b] = a
+            self._direct.setdefault(a, {})[b] = self._direct.setdefault(b, {})[a] = (relation, distance)
+        self.tied = np.unique(np.concatenate(ends))
+        """Rows that have a copy."""
+        self.group = self._groups(whole, *ends)
 
-    def _components(self, ends: list[tuple[int, int]]) -> list[str]:
-        count = len(self._ids)
-        a, b = (np.array(side, np.int64) for side in zip(*ends, strict=True)) if ends else (np.array([], int),) * 2
+    def _groups(self, ids: pa.Array, a: NDArray[np.int64], b: NDArray[np.int64]) -> pa.Array:
+        count, rank = len(ids), ranks(pa.chunked_array([ids]))
         _, labels = connected_components(coo_matrix((np.ones(len(a)), (a, b)), shape=(count, count)), directed=False)
-        smallest: dict[int, str] = {}
-        for label, each in zip(labels.tolist(), self._ids, strict=True):
-            smallest[label] = min(each, smallest.get(label, each))
-        return [smallest[label] for label in labels.tolist()]
+        order = np.lexsort((rank, labels))
+        new = np.concatenate([[True], labels[order][1:] != labels[order][:-1]])[:count]
+        smallest = np.empty(count, np.int64)
+        smallest[order] = order[new][np.cumsum(new) - 1]
+        return ids.take(pa.array(smallest))
 
     def _equal(self, row: int) -> set[int]:
         """All rows equal to `row` in address, bytes or pixels, itself included."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pipeline.checks.base import Check, CheckSettings, Columns, Verdict
 from pipeline.errors import RecipeError
-from pipeline.schema import Column
+from pipeline.schema import FAILED_CHECK, Column
 
 __all__ = [
     "Check", "CheckSettings", "Verdict", "Verdicts", "columns", "columns_read", "reasons", "registry", "verdicts",
@@ -113,24 +113,35 @@ class Verdicts:
                 first[(first < 0) & one.verdict.failed] = position
         return first
 
-    def failed(self) -> list[list[dict[str, Any]]]:
-        """Per row every failed check, as `schema.FAILED_CHECK` records, in order of precedence."""
-        rows: list[list[dict[str, Any]]] = [[] for _ in range(self.rows)]
-        for one in self.judged:
-            for row in np.flatnonzero(one.verdict.failed).tolist():
-                rows[row].append({
-                    "check": one.check, "reason": one.verdict.reason, "action": one.action,
-                    "value": float(one.verdict.value[row]), "threshold": one.verdict.threshold,
-                })
-        return rows
+    def failed(self) -> pa.Array:
+        """Per row every failed check, as a list of `schema.FAILED_CHECK`, in order of precedence."""
+        failing = [np.flatnonzero(one.verdict.failed) for one in self.judged]
+        rows = np.concatenate([np.empty(0, np.int64), *failing])
+        which = np.repeat(np.arange(len(self.judged)), [len(each) for each in failing])
+        values = np.concatenate([np.empty(0), *(one.verdict.value[each] for one, each in
+                                                zip(self.judged, failing, strict=True))])
+        order = np.argsort(rows, kind="stable")  # within a row the verdicts keep their order
+        texts = {name: pa.array([getattr(one, name) for one in self.judged], pa.string()) for name in
+                 ("check", "action")}
+        texts["reason"] = pa.array([one.verdict.reason for one in self.judged], pa.string())
+        thresholds = np.array([one.verdict.threshold for one in self.judged], np.float64)
+        chosen = pa.array(which[order])
+        columns = {**{name: text.take(chosen) for name, text in texts.items()},
+                   "value": pa.array(values[order], pa.float64(), from_pandas=False),
+                   "threshold": pa.array(thresholds[which[order]], pa.float64())}
+        records = pa.StructArray.from_arrays([columns[field.name] for field in FAILED_CHECK],
+                                             fields=list(FAILED_CHECK))
+        ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self.rows))])
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), records, type=pa.list_(FAILED_CHECK))
 
 
-def verdicts(table: pa.Table, settings: Mapping[str, CheckSettings]) -> Verdicts:
-    """Judge all rows by all checks whose action is not off. `table` holds `columns_read()`."""
+def verdicts(table: pa.Table, settings: Mapping[str, CheckSettings], *, dropping_only: bool = False) -> Verdicts:
+    """Judge all rows by all checks whose action is not off, or only by those that drop. `table` holds
+    `columns_read()`."""
     judged = []
     for name, check in registry().items():
         chosen = settings[name]
-        if chosen.action == "off":
+        if chosen.action == "off" or (dropping_only and chosen.action != "drop"):
             continue
         seen = as_arrays(table, (*check.columns, *check.reads))
         judged += [Judged(name, chosen.action, check.rank, verdict) for verdict in check.judge(seen, chosen)]

@@ -59,9 +59,9 @@ def run(site: Site, workers: int) -> tuple[DemoCheck, pa.Table]:
     table = as_table(rows)
     chosen = {name: check.Settings() for name, check in checks.registry().items()}
     verdicts = checks.verdicts(table, chosen)
-    neighbours = Neighbours(table.column("id").to_pylist(), copies(table, DedupeSettings()))
+    neighbours = Neighbours(table.column("id"), copies(table, DedupeSettings()))
     keepers = elect(neighbours, preference(table, verdicts.dropped)).tolist()
-    for number, (row, failed) in enumerate(zip(rows, verdicts.failed(), strict=True)):
+    for number, (row, failed) in enumerate(zip(rows, verdicts.failed().to_pylist(), strict=True)):
         keeper = keepers[number]
         relation = None if keeper == number else neighbours.between(number, keeper)[0]
         reason = f"duplicate_{relation}" if relation else next(

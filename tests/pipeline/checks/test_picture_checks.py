@@ -37,7 +37,7 @@ def failing(data: bytes, captions: list[str] | None = None, **changes: Any) -> d
         name, _, field = key.partition("__")
         settings[name] = type(settings[name])(**{field: value})
     table = pa.Table.from_pylist([{name: row.get(name) for name in checks.columns_read()}])
-    return {one["check"]: one["reason"] for one in checks.verdicts(table, settings).failed()[0]}
+    return {one["check"]: one["reason"] for one in checks.verdicts(table, settings).failed().to_pylist()[0]}
 
 
 def scene(seed: int, width: int = 600, height: int = 450) -> Scene:

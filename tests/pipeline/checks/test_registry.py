@@ -34,7 +34,7 @@ def test_every_check_is_documented() -> None:
 
 def test_rows_without_measures_fail_nothing_but_captions() -> None:
     verdicts = checks.verdicts(table(captions=[["a red barn"]]), settings())
-    assert verdicts.failed() == [[]]
+    assert verdicts.failed().to_pylist() == [[]]
     assert verdicts.deciding().tolist() == [-1]
 
 
@@ -52,7 +52,7 @@ def test_the_first_reason_by_rank_decides_and_says_value_and_threshold() -> None
     verdicts = checks.verdicts(table(width=[100], height=[500], captions=[["a barn"]]), settings())
     deciding = verdicts.judged[int(verdicts.deciding()[0])]
     assert (deciding.check, deciding.verdict.reason) == ("resolution", "low_resolution")
-    assert verdicts.failed()[0] == [
+    assert verdicts.failed().to_pylist()[0] == [
         {"check": "resolution", "reason": "low_resolution", "action": "drop", "value": 100.0, "threshold": 200.0},
         {"check": "aspect", "reason": "extreme_aspect", "action": "drop", "value": 5.0, "threshold": 3.0},
     ]
