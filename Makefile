@@ -48,7 +48,7 @@ bench: $(VENV)/test ## Accuracy of the checks on the demo, and the speed of fetc
 soak: $(VENV)/test ## The long tests: three demo seeds, kill -9 at many moments, damaged files, a whole training
 	@$(BIN)/python -m pytest -m soak
 
-clean: ## Remove the demo's manifests, bytes and training; keeps .venv and other runs
+clean: ## Remove the demo's manifests (tombstones too), bytes and training; keeps .venv and other runs
 	@rm -rf "$(WORKDIR)/manifests/demo" "$(WORKDIR)/data/demo" "$(WORKDIR)/runs/demo"
 
 $(VENV)/python-ready:

@@ -150,6 +150,34 @@ def show(row: Annotated[str, typer.Argument(metavar="ID", help="A row's id, or i
 
 
 @app.command()
+def forget(what: Annotated[list[str], typer.Argument(metavar="ID|URL|HASH|HOST...", help="Rows, addresses, SHA-256, "
+                                                     "phash:…, hosts.")],
+           recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
+           source: SourceOption = None,
+           reason: Annotated[str, typer.Option("--reason", help="Why, kept beside the rows.")] = "",
+           similar: Annotated[int | None, typer.Option("--similar", min=0, max=16, help="Also what looks alike: bits "
+                                                       "of the 64-bit pHash that may differ.")] = None,
+           hide: Annotated[bool, typer.Option("--hide-address", help="Keep only hashes of the addresses.")] = False,
+           dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+           yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+           as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Take pictures down everywhere in the run, with their words, and keep them out for good."""
+    from pipeline.takedown import command
+
+    def agree(told: Any) -> bool:
+        Console(stderr=True).print(command.render(told))
+        return typer.confirm("take down?", err=True)
+
+    asks = sys.stdin.isatty() and not yes
+    told = command.forget(_run(recipe, sets, workdir, source, quiet=quiet), what, reason=reason, similar=similar,
+                          hide=hide, dry_run=dry_run, **({"agree": agree} if asks else {}))
+    if as_json:
+        _print_json(told)
+    else:
+        _stdout().print(command.render(told))
+
+
+@app.command()
 def explain(reason: Annotated[str, typer.Argument(metavar="REASON", help="A drop reason, e.g. blurry.")],
             recipe: RecipeOption = "demo", sets: SetOption = None, as_json: JsonOption = False) -> None:
     """What a drop reason means, and which setting changes it, with the recipe's values."""

@@ -11,6 +11,10 @@ HEAD = """# The manifests' columns
 Each stage writes `manifests/<run>/<stage>/part-*.parquet` with one row per input row in the same order, and a
 `receipt.json` that lists them. `pipeline.open("manifests/<run>").joined()` puts all stages side by side;
 `manifests/<run>/dataset/` is the same as one wide table. This page is written by `curate schema`.
+
+Rows that a blocklist keeps out (`blocked`) keep what their source says of them; rows that `curate forget` took down
+(`forgotten`) keep `id`, `source`, `kind`, `url`, `occurrence` and, in `fetch_detail`, when and why: all else is null or
+empty. `tombstones.jsonl` holds what was asked to be forgotten, `takedown.json` which rules have been carried out.
 """
 
 

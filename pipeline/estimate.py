@@ -23,6 +23,7 @@ from rich.text import Text
 
 from pipeline import storage
 from pipeline.errors import SourceError
+from pipeline.ingest import tombstones
 from pipeline.ingest.sources.base import Found, Log, Source, Web
 from pipeline.ingest.stage import IngestStage
 from pipeline.ingest.web import LazyWeb
@@ -120,7 +121,7 @@ def estimate(run: Run, *, sample: int = 256, prices: Prices = Prices()) -> Estim
     with ExitStack() as stack:
         for source in ingest.sources(run):
             stack.enter_context(source.session(run))
-        web = LazyWeb(run.recipe.ingest.fetch)
+        web = LazyWeb(run.recipe.ingest.fetch, ingest.ban(run))
         stack.callback(web.close)
         listed = [_list(source, web, sample, run) for source in ingest.sources(run)]
         total, drawn = sum(each.rows for each in listed), _share(listed, sample)
@@ -170,6 +171,7 @@ def _measured(run: Run, place: str, listed: Sequence[_Listed], rows: Sequence[tu
               ) -> dict[str, _Cost]:
     """Stage → its cost on these rows, in a work folder of its own."""
     part = Run(run.recipe.model_copy(update={"workdir": place}), Progress(quiet=True))
+    tombstones.lend(run.recipe.manifests_url, part.recipe.manifests_url)
     stages: list[Stage] = [STAGES[name]() for name in STAGES]
     stages[0] = _DrawnIngest([_Drawn(each, [found for source, _, found in rows if source == number])
                               for number, each in enumerate(listed)])

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pipeline import funnel, report, storage
+from pipeline import funnel, report, stages, storage
+from pipeline.takedown.settle import pending
 
 if TYPE_CHECKING:
     from pipeline.run import Run
 
 
 def draw_report(run: Run) -> str:
-    """Draw the report; returns its path."""
+    """Draw the report; returns its path. What is kept out by now is taken down first, so that it is not shown."""
+    if pending(run):
+        with stages.writing(run):
+            pass
     return report.write(run.manifests, run.recipe)
 
 

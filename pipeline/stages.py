@@ -22,6 +22,7 @@ from pipeline.score import ScoreStage
 from pipeline.select import SelectStage
 from pipeline.shard import ShardStage
 from pipeline.stage import Stage, freshness, run_stage
+from pipeline.takedown.settle import settle
 from pipeline.weigh import WeighStage
 
 STAGES: dict[str, Callable[[], Stage]] = {
@@ -74,6 +75,7 @@ def writing(run: Run) -> Iterator[None]:
     try:
         with Lease(run.recipe.manifests_url) as run.lease:
             run.manifests.reload()
+            settle(run)
             yield
     except OSError as error:
         if isinstance(error, GristmillError):

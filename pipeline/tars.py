@@ -13,6 +13,14 @@ class Sink(Protocol):
     def write(self, data: bytes | memoryview, /) -> int: ...
 
 
+def header(name: str, size: int) -> bytes:
+    """A member's header. Names are at most 100 ASCII characters, sizes in bytes."""
+    member = tarfile.TarInfo(name)
+    member.size = size
+    member.mode = 0o644
+    return member.tobuf(tarfile.USTAR_FORMAT)
+
+
 class TarWriter:
     """Appends members to a write-only file and knows where each member's bytes start."""
 
@@ -22,10 +30,7 @@ class TarWriter:
 
     def add(self, name: str, data: bytes | memoryview) -> int:
         """Write one member; returns the offset of its bytes. Names are at most 100 ASCII characters."""
-        header = tarfile.TarInfo(name)
-        header.size = len(data)
-        header.mode = 0o644
-        self._put(header.tobuf(tarfile.USTAR_FORMAT))
+        self._put(header(name, len(data)))
         offset = self.position
         self._put(data)
         self._put(b"\0" * (-len(data) % BLOCK))

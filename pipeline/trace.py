@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Group
 from rich.table import Table
@@ -14,6 +15,7 @@ from rich.text import Text
 from pipeline import reasons
 from pipeline.errors import GristmillError
 from pipeline.funnel import decisions
+from pipeline.ingest.tombstones import hidden_address
 from pipeline.manifest import Manifests, View
 from pipeline.schema import DECISION, STAGES
 
@@ -75,7 +77,7 @@ def _find(view: View, wanted: str) -> tuple[int, int]:
     matches: list[tuple[int, int, str]] = []
     for number, table in enumerate(view.parts(["id", "url"] if address else ["id"])):
         if address:
-            mask = pc.equal(table.column("url"), wanted)
+            mask = pc.is_in(table.column("url"), pa.array([wanted, hidden_address(wanted)]))
         else:
             mask = pc.starts_with(table.column("id"), wanted.lower())
         found = pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist()

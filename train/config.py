@@ -5,10 +5,12 @@ Counts of work are given in steps of `batch` samples; the trainer itself only kn
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from pipeline import storage
 from pipeline.settings import Settings
 from train.models.settings import (
     DenoiserSettings,
@@ -113,6 +115,15 @@ class TrainSettings(Settings):
                 f"resolution {self.resolution} is not a multiple of {cell} (vae.downsample {self.vae.downsample} × "
                 f"{cell // self.vae.downsample} for the {len(self.denoiser.widths)} levels of the denoiser)")
         return self
+
+    def forget(self, runs: str, sha256: Collection[bytes], captions: Collection[str], *, drawn: bool) -> None:
+        """Called by curation when pictures are taken down; see `pipeline.takedown.settle.KeepsPictures`."""
+        folder = storage.local(runs) or storage.join("runs", runs.rsplit("/", 1)[-1])
+        cache = self.data.cache or storage.join(folder, "cache")
+        if storage.names(folder) or storage.names(cache):
+            from train.forgetting import forget
+
+            forget(folder, cache, sha256, captions, drawn=drawn)
 
     @property
     def cell(self) -> int:

@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pipeline import storage
 from pipeline.ingest import blocklist, tombstones
+from pipeline.ingest.blocklist import BlocklistSettings
 from pipeline.ingest.rules import Refusal, RuleSet
 from pipeline.receipt import JsonObject
 
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
 BLOCKED, FORGOTTEN = "blocked", tombstones.OUTCOME
 KEPT_OUT = (BLOCKED, FORGOTTEN)
 """Outcomes of rows that a rule keeps out."""
+
+
+@lru_cache(maxsize=2)
+def _blocked(listed: BlocklistSettings, states: tuple[str, ...]) -> RuleSet:
+    """The compiled blocklist; its files are read again only when their `states` have changed."""
+    blocked = RuleSet(BLOCKED)
+    for rule in blocklist.rules(listed):
+        blocked.add(rule)
+    return blocked.close()
 
 
 class Ban:
@@ -40,11 +51,10 @@ class Ban:
     @classmethod
     def of(cls, run: Run) -> Ban:
         """A run's tombstones, then its blocklist. Raises RecipeError, StorageError and ManifestError."""
-        blocked = RuleSet(BLOCKED)
-        for rule in blocklist.rules(run.recipe.ingest.blocklist):
-            blocked.add(rule)
+        listed = run.recipe.ingest.blocklist
         forgotten = tombstones.rule_set(tombstones.read(run.recipe.manifests_url))
-        return cls((forgotten, blocked.close()), run.recipe.measure.max_pixels)
+        blocked = _blocked(listed, tuple(map(storage.state, listed.files)))
+        return cls((forgotten, blocked), run.recipe.measure.max_pixels)
 
     @property
     def empty(self) -> bool:
@@ -69,6 +79,10 @@ class Ban:
         """What keeps a listed row out, before anything is asked for: its id, its address, its page's address."""
         return self._first(lambda each: each.row(row_id) or each.address(url)
                            or (each.address(page_url) if page_url else None))
+
+    def hides(self, row_id: str) -> bool:
+        """Whether the row's address is not to be written anywhere."""
+        return any(row_id in each.hidden_ids for each in self._sets)
 
     def content(self, sha256: bytes) -> Refusal | None:
         return self._first(lambda each: each.content(sha256))

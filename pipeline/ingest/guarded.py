@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from pipeline import storage
 from pipeline.ingest.ban import FORGOTTEN, Ban
 from pipeline.ingest.listing import Frozen, Listing
 from pipeline.ingest.rules import Refusal
+from pipeline.ingest.tombstones import hidden_address
 
 _ASKED = ("id", "url", "page_url")
 _REFUSED = ("refused", "refused_detail")
@@ -41,8 +42,7 @@ class Guarded:
         table = self._listing.part(number, None if columns is None else list(dict.fromkeys((*columns, *_ASKED))))
         refusals = refused(table, self._ban)
         if refusals:
-            table = _marked(table, refusals)
-            table = muted(table, [row for row, (outcome, _) in refusals.items() if outcome == FORGOTTEN])
+            table = silent(_marked(table, refusals), refusals, self._ban)
         return table if columns is None else table.select(list(columns))
 
 
@@ -79,6 +79,24 @@ def muted(table: pa.Table, rows: Sequence[int], lasting: frozenset[str] = LASTIN
     return table
 
 
+def silent(table: pa.Table, refusals: Mapping[int, Refusal], ban: Ban) -> pa.Table:
+    """The table with forgotten rows mute, and their addresses hidden where that was asked for."""
+    forgotten = [row for row, (outcome, _) in refusals.items() if outcome == FORGOTTEN]
+    ids = table.column("id").to_pylist() if forgotten else []
+    return masked(muted(table, forgotten), [row for row in forgotten if ban.hides(ids[row])])
+
+
+def masked(table: pa.Table, rows: Collection[int]) -> pa.Table:
+    """The table with these rows' addresses hidden: their SHA-256 takes their place."""
+    if not rows or "url" not in table.column_names:
+        return table
+    urls = table.column("url").to_pylist()
+    for row in rows:
+        urls[row] = hidden_address(urls[row])
+    at = table.column_names.index("url")
+    return table.set_column(at, table.schema.field(at), pa.array(urls, pa.string()))
+
+
 def without_words(frozen: Frozen, ban: Ban) -> Frozen:
     """A frozen listing whose forgotten rows say nothing, also on disk; itself where that is so."""
     if not ban.forgets:
@@ -98,6 +116,5 @@ def _cleaned(parquet: pq.ParquetFile, ban: Ban) -> Iterator[tuple[pa.Table, pa.T
     """Each group of rows as it is, and without the words of forgotten ones: the same table where it has none."""
     for number in range(parquet.num_row_groups):
         table = parquet.read_row_group(number)
-        forgotten = [row for row, (outcome, _) in refused(table, ban).items() if outcome == FORGOTTEN]
-        after = muted(table, forgotten)
+        after = silent(table, refused(table, ban), ban)
         yield table, table if after.equals(table) else after

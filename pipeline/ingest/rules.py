@@ -96,6 +96,8 @@ class RuleSet:
     """Rules that give one outcome. `add` them all, then `close`, then ask. Picklable."""
 
     outcome: str
+    hidden_ids: set[str] = field(default_factory=set)
+    """Rows whose addresses are not to be written anywhere."""
     _hosts: dict[str, str] = field(default_factory=dict)
     _exact: dict[str, str] = field(default_factory=dict)
     _ids: dict[str, str] = field(default_factory=dict)

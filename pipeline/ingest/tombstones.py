@@ -6,6 +6,7 @@ picture nor caption is in them: hashes, ids, and addresses, which may be hashed 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -36,6 +37,11 @@ class Tombstone:
     hidden: tuple[str, ...] = ()
 
     @property
+    def hide(self) -> bool:
+        """Whether addresses of its rows are not to be written anywhere."""
+        return bool(self.hidden)
+
+    @property
     def detail(self) -> str:
         """What a row says that it was taken down by."""
         return f"{self.when}: asked to forget {self.asked}" + (f" ({self.reason})" if self.reason else "")
@@ -47,6 +53,14 @@ class Tombstone:
         yield from (Rule("url", value) for value in self.addresses)
         yield from (Rule("host", value) for value in self.hosts)
         yield from (Rule("address_sha256", value) for value in self.hidden)
+
+
+HIDDEN = "hidden:"
+
+
+def hidden_address(url: str) -> str:
+    """What stands for an address that is not to be written: its SHA-256, so that whoever has it can still ask."""
+    return url if url.startswith(HIDDEN) else HIDDEN + hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read(manifests: str) -> list[Tombstone]:
@@ -75,10 +89,18 @@ def append(manifests: str, tombstone: Tombstone) -> None:
     storage.write_bytes(storage.join(manifests, FILE), ("\n".join(lines) + "\n").encode())
 
 
+def lend(manifests: str, other: str) -> None:
+    """Let another run, such as a sample of this one, keep out the same."""
+    if storage.exists(storage.join(manifests, FILE)):
+        storage.write_bytes(storage.join(other, FILE), storage.read_bytes(storage.join(manifests, FILE)))
+
+
 def rule_set(tombstones: Sequence[Tombstone]) -> RuleSet:
     """All their rules; the detail of a row kept out tells of the request."""
     rules = RuleSet(OUTCOME)
     for tombstone in tombstones:
         for rule in tombstone.rules():
             rules.add(rule, tombstone.detail)
+        if tombstone.hide:
+            rules.hidden_ids.update(tombstone.ids)
     return rules.close()
