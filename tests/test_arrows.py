@@ -20,7 +20,9 @@ LEAVES = {
                          "pipeline.edges", "pipeline.spectrum", "pipeline.quantisation"},
     "pipeline/captioners/": {"pipeline.image", "pipeline.schema", "pipeline.errors", "pipeline.settings",
                              "pipeline.clip"},
-    "pipeline/ingest/sources/": {"pipeline.schema", "pipeline.errors", "pipeline.settings", "pipeline.storage"},
+    "pipeline/ingest/sources/": {"pipeline.schema", "pipeline.errors", "pipeline.settings", "pipeline.storage",
+                                 # what an address is, and a body's codings
+                                 "pipeline.ingest.addresses", "pipeline.ingest.coding"},
 }
 
 

@@ -130,7 +130,8 @@ async def _fetch(fetcher: Fetcher, unpacker: Unpacker, row: dict[str, Any], spoo
     if row["refused"] is not None:
         return _Arrived(Fetched(row["refused"], row["refused_detail"]))
     if row["packing"] is not None:
-        outcome, detail, body = await unpacker.picture(row["inside"], row["packing"], row["inside_offset"])
+        outcome, detail, body = await unpacker.picture(
+            row["inside"], row["packing"], row["inside_offset"], row["inside_length"])
         return await _arrived(Fetched(outcome, detail or None), body, row["id"], spool, fetcher.ban)
     if row["inside"] is not None:
         place = row["inside"], row["inside_offset"], row["inside_length"], fetcher.settings.max_bytes

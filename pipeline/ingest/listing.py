@@ -237,7 +237,8 @@ def _table(batch: Sequence[Found], ids: _Ids, source: Source, generation: int, s
     """Rows of the listing for some finds."""
     addressed = [_address(found) for found in batch]
     names, occurrences = ids.of([found.address or one[0] for found, one in zip(batch, addressed, strict=True)])
-    urls = [f"{url}&occurrence={occurrence}" if found.place is not None and occurrence else url  # of one name in a file
+    # an address inside a file is its member's name, which several may share
+    urls = [f"{url}&occurrence={occurrence}" if found.place is not None and not found.url and occurrence else url
             for found, (url, _, _), occurrence in zip(batch, addressed, occurrences, strict=True)]
     places = [found.place for found in batch]
     columns: dict[str, list[Any]] = {
@@ -270,7 +271,7 @@ def _address(found: Found) -> tuple[str, str | None, str | None]:
     """(canonical address, refused, detail) of a find."""
     if found.path is not None:
         return path_url(found.path), found.refused, found.refused_detail
-    if found.place is not None:
+    if found.place is not None and not found.url:
         return member_url(*found.place[:2]), found.refused, found.refused_detail
     url = canonical(found.url)
     if url is None:

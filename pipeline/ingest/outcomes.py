@@ -26,6 +26,8 @@ OUTCOMES: dict[str, str] = {
     "not_an_image": "The bytes do not begin like any picture format, whatever the header or the name says.",
     "no_picture": "The sample in the tar has no member with a picture's ending, or none with the one asked for; or the "
                   "cell of the Parquet file is null.",
+    "not_in_archive": "The archive (WARC) does not hold the picture, or only its beginning. fetch_missing = true in "
+                      "its source gets such pictures from the web.",
     "empty": "The answer or the file has no bytes.",
     "robots": "The site's robots.txt asks not to fetch this address (RFC 9309); it was not fetched.",
     "opt_out": "The page or the picture asks not to be used for training (noai, noimageai, TDM-Reservation); "

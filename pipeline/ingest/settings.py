@@ -94,7 +94,7 @@ class IngestSettings(Settings):
 
     @model_validator(mode="after")
     def _web_needs_contact(self) -> IngestSettings:
-        on_web = [source.name for source in self.sources if registry()[source.kind].on_web]
+        on_web = [source.name for source in self.sources if registry()[source.kind].asks_web(source)]
         if on_web and not self.fetch.contact.strip():
             raise ValueError(
                 f"fetch.contact is empty, but source {on_web[0]!r} lies on the web: give a web page or an e-mail "

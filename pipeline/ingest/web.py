@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from pipeline.ingest.addresses import canonical
 from pipeline.ingest.ban import NOTHING, Ban
-from pipeline.ingest.client import Wish
+from pipeline.ingest.client import Answer, Wish
 from pipeline.ingest.fetcher import Fetcher, opted_out
 from pipeline.ingest.pages import read_page
 from pipeline.ingest.settings import FetchSettings
@@ -112,6 +112,14 @@ class LazyWeb:
 
         return self._courier.call(all_of)
 
+    def read(self, url: str, body: bytes, headers: Mapping[str, tuple[str, ...]]) -> Page:
+        """A page that is at hand, read as one from the network."""
+        return _page_of(Answer("ok", url, headers=headers), body, self._settings)
+
+    def opt_out(self, headers: Mapping[str, tuple[str, ...]]) -> str | None:
+        """The opt-out that an answer's headers carry, in words."""
+        return opted_out(Answer("ok", "", headers=headers), self._settings)
+
     def close(self) -> None:
         if self._courier is not None:
             self._courier.close()
@@ -135,8 +143,11 @@ async def _page(fetcher: Fetcher, given: str) -> Page:
         return Page(answer.url, answer.outcome, answer.detail)
     body = answer.body.read()
     answer.body.close()
+    return _page_of(answer, body, fetcher.settings)
+
+
+def _page_of(answer: Answer, body: bytes, settings: FetchSettings) -> Page:
     kind = (answer.values("content-type") or ("",))[0]
-    settings = fetcher.settings
     page = read_page(answer.url, body, kind, opt_outs=settings.opt_outs, respect_tdm=settings.respect_tdm)
     in_header = opted_out(answer, settings)
     return page if in_header is None else Page(page.url, "ok", "", page.pictures, page.links, in_header)

@@ -104,6 +104,14 @@ class Web(Protocol):
 
     def files(self, urls: Sequence[str], max_bytes: int) -> list[File]: ...
 
+    def read(self, url: str, body: bytes, headers: Mapping[str, tuple[str, ...]]) -> Page:
+        """A page that is at hand, as if the network had answered so; header names are lower case."""
+        ...
+
+    def opt_out(self, headers: Mapping[str, tuple[str, ...]]) -> str | None:
+        """The opt-out that an answer's headers carry, in words."""
+        ...
+
 
 @dataclass
 class Log:
@@ -148,6 +156,11 @@ class Source(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """Changes when the rows may have changed: folders by path, size and mtime, lists by content."""
+
+    @classmethod
+    def asks_web(cls, settings: SourceSettings) -> bool:
+        """Whether listing or fetching with these settings asks servers, whose owners then want a contact."""
+        return cls.on_web
 
     def at_a_glance(self) -> Source:
         """This source, or one that looks at less of the web where listing all of it takes long; for estimates."""
