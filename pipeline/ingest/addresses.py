@@ -72,6 +72,13 @@ def origin(url: str) -> str:
     return url[:url.index("/", len("https://"))]
 
 
+def host(url: str) -> str:
+    """The host of a canonical address, without its port."""
+    start = url.index("//") + 2
+    name = url[start:url.index("/", start)]
+    return name[:name.index("]") + 1] if name.startswith("[") else name.partition(":")[0]
+
+
 def path_url(path: str) -> str:
     """The `file://` URL of a local path, absolute and escaped, as kept in the manifest."""
     return "file://" + quote(os.fsencode(os.path.abspath(path)))

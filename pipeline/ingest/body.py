@@ -31,13 +31,12 @@ def _disk() -> Iterator[None]:
 
 
 class Body:
-    """One body as it arrives: appended to, then read."""
+    """One body as it arrives: appended to, hashed on the way, then read."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._file: IO[bytes] | None = None
         self._at, self._own = 0, True
-        self._sha256: bytes | None = None
         self._digest = hashlib.sha256()
         self.length = 0
         self.head = b""
@@ -47,10 +46,10 @@ class Body:
         if len(self.head) < HEAD:
             self.head += piece[:HEAD - len(self.head)]
         self.length += len(piece)
+        self._digest.update(piece)
         if self._file is not None:
             with _disk():
                 self._file.write(piece)
-            self._digest.update(piece)
             return
         self._data += piece
         if self.length > IN_MEMORY:
@@ -63,12 +62,7 @@ class Body:
 
     @property
     def sha256(self) -> bytes:
-        """A body in memory is hashed when this is first asked for, which any thread may do once it is complete."""
-        if self._file is not None:
-            return self._digest.digest()
-        if self._sha256 is None:
-            self._sha256 = hashlib.sha256(self._data).digest()
-        return self._sha256
+        return self._digest.digest()
 
     def read(self) -> bytes:
         """All of it."""
@@ -88,8 +82,6 @@ class Body:
 
     def _move(self, file: IO[bytes], *, own: bool) -> None:
         data = self.view()
-        if self._file is None:
-            self._digest.update(data)
         at = file.seek(0, 2)
         file.write(data)
         self.close()

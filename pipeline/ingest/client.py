@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import aiohttp
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 from yarl import URL
 
 from pipeline.ingest.addresses import canonical
@@ -24,6 +23,7 @@ from pipeline.ingest.settings import FetchSettings
 _REDIRECTS = (301, 302, 303, 307, 308)
 _GONE = (404, 410)
 _HEADER_LINE = 16 * 1024
+_NO_HEADERS: MultiMapping[str] = CIMultiDictProxy(CIMultiDict())
 _ASCII = "".join(map(chr, range(128)))
 
 
@@ -37,11 +37,11 @@ class Answer:
     status: int | None = None
     body: Body | None = None
     location: str | None = None
-    headers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    headers: MultiMapping[str] = field(default_factory=lambda: _NO_HEADERS)
 
     def values(self, header: str) -> tuple[str, ...]:
-        """All values of a header, by lower-case name."""
-        return self.headers.get(header, ())
+        """All values of a header, whatever the case of its name."""
+        return tuple(self.headers.getall(header, ()))
 
 
 class Stop(Exception):  # noqa: N818 - not an error of the program: it ends a request with an outcome
@@ -112,7 +112,7 @@ class Client:
         headers, url = {"Accept": wish.accept, "Accept-Encoding": "gzip, deflate"}, str(address)
         request = self._session.get(address, headers=headers, allow_redirects=False)
         async with request as response:
-            answer = Answer("ok", url, "", response.status, headers=_plain(response.headers))
+            answer = Answer("ok", url, "", response.status, headers=response.headers)
             seen.append(answer)
             if response.status in _REDIRECTS and (target := response.headers.get("Location")):
                 location = _location(target, url)
@@ -170,10 +170,6 @@ def _judge(body: Body, wish: Wish, strange: str) -> None:
         wish.head_seen(body.head)
     except Stop as stop:
         raise (Stop("bad_response", strange) if strange else stop) from None
-
-
-def _plain(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
-    return {name.lower(): tuple(headers.getall(name)) for name in headers}
 
 
 def _unpacked(unpack: Unpacker, piece: bytes, room: int) -> bytes:

@@ -32,7 +32,7 @@ from pipeline.ingest.packed import Unpacker
 from pipeline.ingest.settings import FetchSettings
 from pipeline.ingest.web import Courier
 from pipeline.schema import INGEST, TableSchema
-from pipeline.tars import TarWriter
+from pipeline.tars import Gathered, TarWriter
 
 CHUNKS_AHEAD = 32
 WAITING_ON_DISK = 512 << 20
@@ -212,7 +212,7 @@ def inside_file(container: str, offset: int, length: int, max_bytes: int) -> Fet
 
 
 def _store(arrived: Sequence[_Arrived], data: str) -> None:
-    """Hash what arrived, write the chunk's raw tar in row order and enter where each row's bytes lie."""
+    """Write the chunk's raw tar in row order and enter where each row's bytes lie."""
     stored = [(each, each.body) for each in arrived if each.body is not None]
     if not stored:
         return
@@ -222,8 +222,10 @@ def _store(arrived: Sequence[_Arrived], data: str) -> None:
         digest.update(each.member.encode() + b"\0" + body.sha256)
     container = storage.join(RAW, f"raw-{digest.hexdigest()}.tar")
     with storage.atomic_writer(storage.join(data, container)) as file:
-        tar = TarWriter(file)
+        sink = Gathered(file)
+        tar = TarWriter(sink)
         for each, body in stored:
             each.row.container = container
             each.row.offset = tar.add(each.member, body.view())
         tar.close()
+        sink.flush()

@@ -6,18 +6,20 @@ import asyncio
 import email.utils
 import random
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any, TypeVar
 
-from pipeline.ingest.addresses import origin
+from pipeline.ingest.addresses import host, origin
 from pipeline.ingest.ban import NOTHING, Ban
 from pipeline.ingest.client import Answer, Client, Stop, Wish
 from pipeline.ingest.failures import worth_retrying
+from pipeline.ingest.gate import HostGate
 from pipeline.ingest.magic import sniff
 from pipeline.ingest.politeness import (
     ROBOTS_BYTES,
     TDM_BYTES,
     WELL_KNOWN_TDM,
-    HostGate,
     Reservations,
     Robots,
     opt_out,
@@ -26,6 +28,8 @@ from pipeline.ingest.politeness import (
     tdm_reserved,
 )
 from pipeline.ingest.settings import FetchSettings
+
+Said = TypeVar("Said", Robots, Reservations)
 
 _PUSH_BACK = (429, 503)
 _TOO_LONG = "asks to wait longer than ingest.fetch.max_wait_s"
@@ -120,17 +124,24 @@ class Fetcher:
 
     async def _persist(self, url: str, wish: Wish) -> Answer:
         """One hop, tried again where that may help."""
-        gate = self._gate(origin(url))
+        gate = self._gate(url)
         for attempt in range(self.settings.retries + 1):
-            async with gate.turn(), self._slots:
-                answer = await self._client.get(url, wish)
-            if not worth_retrying(answer.outcome, answer.status, answer.detail):
+            turn = await gate.enter()
+            try:
+                async with self._slots:
+                    answer = await self._client.get(url, wish)
+                again = worth_retrying(answer.outcome, answer.status, answer.detail)
+                wait = self._wait(answer, attempt) if again else 0.0
+                if answer.status in _PUSH_BACK:
+                    gate.pushed_back(turn, min(wait, self.settings.max_wait_s))
+                elif not again:
+                    gate.went_well()
+            finally:
+                gate.leave()
+            if not again:
                 return answer
-            wait = self._wait(answer, attempt)
             if wait > self.settings.max_wait_s:
                 return replace(answer, detail=f"{answer.detail}; {_TOO_LONG}")
-            if answer.status in _PUSH_BACK:
-                gate.hold(wait)
             if attempt < self.settings.retries:
                 await asyncio.sleep(wait)
         return replace(answer, detail=f"{answer.detail}; {self.settings.retries + 1} attempts")
@@ -145,23 +156,21 @@ class Fetcher:
 
     async def _refusal(self, url: str) -> tuple[str, str] | None:
         site = origin(url)
-        if self.settings.respect_robots and (said := (await self._rules(site)).refusal(url)) is not None:
-            return said
-        if self.settings.respect_tdm and (await self._tdm(site)).reserved(url):
+        if self.settings.respect_robots:
+            rules = await self._once(self._robots, site, self._ask_robots)
+            if (said := rules.refusal(url)) is not None:
+                return said
+        if self.settings.respect_tdm and (await self._once(self._reservations, site, self._ask_tdm)).reserved(url):
             return "opt_out", f"{WELL_KNOWN_TDM}: tdm-reservation 1"
         return None
 
-    async def _rules(self, site: str) -> Robots:
-        """The origin's robots.txt, asked for once."""
-        if site not in self._robots:
-            self._robots[site] = asyncio.create_task(self._ask_robots(site))
-        return await asyncio.shield(self._robots[site])
-
-    async def _tdm(self, site: str) -> Reservations:
-        """The origin's tdmrep.json, asked for once."""
-        if site not in self._reservations:
-            self._reservations[site] = asyncio.create_task(self._ask_tdm(site))
-        return await asyncio.shield(self._reservations[site])
+    async def _once(self, asked: dict[str, asyncio.Task[Said]], site: str,
+                    ask: Callable[[str], Coroutine[Any, Any, Said]]) -> Said:
+        """What an origin's file for robots says; it is asked for once, by whoever comes first."""
+        task = asked.get(site)
+        if task is None:
+            task = asked[site] = asyncio.create_task(ask(site))
+        return task.result() if task.done() else await asyncio.shield(task)
 
     async def _ask_tdm(self, site: str) -> Reservations:
         """Without a file that can be read the site does not take part in TDMRep; pages and headers still may."""
@@ -181,15 +190,19 @@ class Fetcher:
     async def _ask_robots(self, site: str) -> Robots:
         answer, body = await self.file(f"{site}/robots.txt", Wish(ROBOTS_BYTES, cut=True), robots=False)
         robots = robots_from(answer.outcome, answer.status, body, answer.detail)
-        gate = self._gate(site)
+        gate = self._gate(f"{site}/")
         gate.delay_s = max(gate.delay_s, min(robots.crawl_delay, self.settings.max_wait_s))
         return robots
 
-    def _gate(self, site: str) -> HostGate:
-        if site not in self._gates:
-            slots = asyncio.Semaphore(self.settings.connections_per_host)
-            self._gates[site] = HostGate(slots, self.settings.delay_s)
-        return self._gates[site]
+    def _gate(self, url: str) -> HostGate:
+        """One for all ports and schemes of a host: it is one machine."""
+        name = host(url)
+        gate = self._gates.get(name)
+        if gate is None:
+            settings = self.settings
+            gate = self._gates[name] = HostGate(settings.connections_per_host, settings.delay_s,
+                                                longest_pause_s=settings.max_wait_s)
+        return gate
 
 
 def retry_after(values: tuple[str, ...]) -> float | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from functools import lru_cache
 from typing import Any
 
 from aiohttp import TCPConnector
@@ -33,6 +34,16 @@ class PrivateAddress(OSError):  # noqa: N818 — it is caught as what it names
     """Raised instead of connecting to an address in a private network."""
 
 
+@lru_cache(1 << 16)
+def _literal(host: str) -> str | None:
+    """A host in the plain spelling of an IP address, None for names."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return None
+
+
+@lru_cache(1 << 16)
 def is_public(address: str) -> bool:
     """Whether an IP address literal is reachable on the open internet.
 
@@ -68,9 +79,8 @@ class Guard:
 
     def check_literal(self, host: str, port: int) -> None:
         """Raise PrivateAddress when `host` is an address literal in a private network; names pass."""
-        try:
-            literal = str(ipaddress.ip_address(host))
-        except ValueError:
+        literal = _literal(host)
+        if literal is None:
             return
         if self.allows(host, port):
             self._approved.add((literal, port))

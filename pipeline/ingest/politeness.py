@@ -1,13 +1,11 @@
-"""Manners: what robots.txt and opt-outs ask for, who we say we are, and how hard one host is leant on."""
+"""Manners: what robots.txt and opt-outs ask for, and who we say we are."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import unquote, urlsplit
 
@@ -133,31 +131,3 @@ def robots_from(outcome: str, status: int | None, body: bytes, detail: str) -> R
     if status is not None:
         return Robots(failure="robots", detail=f"robots.txt answered {status}, which asks to keep away (RFC 9309)")
     return Robots(failure=outcome, detail=f"robots.txt: {detail}")
-
-
-@dataclass
-class HostGate:
-    """Limits one host: connections at once, pause between starts, and a hold when it asks for one."""
-
-    slots: asyncio.Semaphore
-    delay_s: float
-    _next: float = 0.0
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait until the host may be asked again; the caller then holds one of its slots."""
-        async with self.slots:
-            await self._wait()
-            yield
-
-    async def _wait(self) -> None:
-        clock = asyncio.get_running_loop().time
-        async with self._turn:
-            while (pause := self._next - clock()) > 0:
-                await asyncio.sleep(pause)
-            self._next = clock() + self.delay_s
-
-    def hold(self, seconds: float) -> None:
-        """Nobody asks this host for so long (429 or 503 with Retry-After)."""
-        self._next = max(self._next, asyncio.get_running_loop().time() + seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.shard import nearest_bucket
 from pipeline.shardfile import Member, ShardJob, write_shard
-from pipeline.tars import TarWriter
+from pipeline.tars import Gathered, TarWriter
 
 
 @given(st.lists(st.binary(max_size=2000), max_size=6))
@@ -30,6 +31,27 @@ def test_members_lie_where_the_writer_says(bodies: list[bytes]) -> None:
         assert [m.offset_data for m in members] == offsets
         assert [read.extractfile(m).read() for m in members] == bodies  # type: ignore[union-attr]
         assert all(m.mtime == 0 for m in members)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=40), st.integers(1, 500))
+def test_pieces_gathered_for_a_file_are_the_same_bytes(pieces: list[bytes], most: int) -> None:
+    with tempfile.TemporaryFile() as file:
+        for sink in (Gathered(file, most), Gathered(io.BytesIO(), most)):  # the latter as remote files are
+            for piece in pieces:
+                assert sink.write(memoryview(piece)) == len(piece)
+            sink.flush()
+            sink._file.seek(0)
+            assert sink._file.read() == b"".join(pieces)
+
+
+def test_more_pieces_than_the_system_takes_at_once(tmp_path: Path) -> None:
+    pieces = [b"%d," % number for number in range(5000)]
+    with open(tmp_path / "file", "wb") as file:
+        sink = Gathered(file)
+        for piece in pieces:
+            sink.write(piece)
+        sink.flush()
+    assert (tmp_path / "file").read_bytes() == b"".join(pieces)
 
 
 def _job(folder: Path, text: str = "a house") -> ShardJob:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 
 from pipeline.ingest.addresses import canonical
 from pipeline.ingest.fetcher import retry_after
-from pipeline.ingest.politeness import HostGate, opt_out, reservations_from, robots_from, tdm_reserved, user_agent
+from pipeline.ingest.politeness import opt_out, reservations_from, robots_from, tdm_reserved, user_agent
 
 WORDS = ("noai", "noimageai")
 
@@ -101,23 +100,3 @@ def test_retry_after(text: str, seconds: float | None) -> None:
 def test_user_agent_cannot_break_the_header() -> None:
     assert user_agent("me@example.org\r\nX-Evil: (1)").isprintable()
     assert "(+me@example.orgX-Evil: 1)" in user_agent("me@example.org\r\nX-Evil: (1)")
-
-
-def test_a_gate_spaces_requests_and_holds() -> None:
-    async def run() -> list[float]:
-        clock = asyncio.get_running_loop().time
-        gate, times = HostGate(asyncio.Semaphore(5), delay_s=0.05), []
-        begun = clock()
-
-        async def one() -> None:
-            async with gate.turn():
-                times.append(clock() - begun)
-
-        await asyncio.gather(*(one() for _ in range(4)))
-        gate.hold(0.2)
-        await one()
-        return times
-
-    times = asyncio.run(run())
-    assert times[3] - times[0] >= 0.14
-    assert times[4] - times[3] >= 0.19
