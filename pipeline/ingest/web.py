@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+from multidict import CIMultiDict
+
 from pipeline.ingest.addresses import canonical
 from pipeline.ingest.ban import NOTHING, Ban
 from pipeline.ingest.client import Answer, Wish
@@ -114,16 +116,20 @@ class LazyWeb:
 
     def read(self, url: str, body: bytes, headers: Mapping[str, tuple[str, ...]]) -> Page:
         """A page that is at hand, read as one from the network."""
-        return _page_of(Answer("ok", url, headers=headers), body, self._settings)
+        return _page_of(Answer("ok", url, headers=_headers(headers)), body, self._settings)
 
     def opt_out(self, headers: Mapping[str, tuple[str, ...]]) -> str | None:
         """The opt-out that an answer's headers carry, in words."""
-        return opted_out(Answer("ok", "", headers=headers), self._settings)
+        return opted_out(Answer("ok", "", headers=_headers(headers)), self._settings)
 
     def close(self) -> None:
         if self._courier is not None:
             self._courier.close()
             self._courier = None
+
+
+def _headers(given: Mapping[str, tuple[str, ...]]) -> CIMultiDict[str]:
+    return CIMultiDict([(name, value) for name, values in given.items() for value in values])
 
 
 async def _file(fetcher: Fetcher, given: str, max_bytes: int) -> File:
