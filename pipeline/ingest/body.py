@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
@@ -14,8 +15,8 @@ from pipeline.ingest.magic import HEAD
 IN_MEMORY = 1 << 20
 """Bytes of one body kept in memory; a bigger one lies in a temporary file."""
 
-SPOOL_IN_MEMORY = 24 << 20
-"""Bytes of a chunk's finished bodies kept in memory."""
+SPOOLS_IN_MEMORY = 128 << 20
+"""Bytes of finished bodies kept in memory until their chunks are stored, over all chunks under way."""
 
 
 @contextmanager
@@ -92,19 +93,37 @@ class Body:
             self._file.close()
 
 
+class Room:
+    """Memory that several spools share; any thread may take and give back."""
+
+    def __init__(self, size: int = SPOOLS_IN_MEMORY) -> None:
+        self._left, self._lock = size, threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Whether there was that much left."""
+        with self._lock:
+            fits = size <= self._left
+            self._left -= size if fits else 0
+        return fits
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._left += size
+
+
 class Spool:
     """A chunk's finished bodies until they are stored: in memory, or one after another in a temporary file."""
 
-    def __init__(self) -> None:
-        self._room = SPOOL_IN_MEMORY
+    def __init__(self, room: Room) -> None:
+        self._room, self._taken = room, 0
         self._file: IO[bytes] | None = None
         self.on_disk = 0
         """Bytes that did not go into memory."""
 
     def keep(self, body: Body) -> Body:
         """Take a body over: it may be read until the spool is closed."""
-        if body.in_memory and body.length <= self._room:
-            self._room -= body.length
+        if body.in_memory and self._room.take(body.length):
+            self._taken += body.length
             return body
         if self._file is None:
             with _disk():
@@ -114,5 +133,7 @@ class Spool:
         return body
 
     def close(self) -> None:
+        self._room.give_back(self._taken)
+        self._taken = 0
         if self._file is not None:
             self._file.close()

@@ -22,7 +22,7 @@ from pipeline.drivers import passing
 from pipeline.errors import AwayError, StorageError
 from pipeline.ingest.addresses import is_local, path_of
 from pipeline.ingest.ban import NOTHING, Ban
-from pipeline.ingest.body import Body, Spool
+from pipeline.ingest.body import Body, Room, Spool
 from pipeline.ingest.failures import ATTEMPTS, PAUSE_S
 from pipeline.ingest.fetcher import Fetcher
 from pipeline.ingest.freshness import RAW
@@ -80,7 +80,7 @@ class FetchWorker:
         self._courier = Courier(settings, ban)
         self._unpacker = Unpacker(settings.max_bytes)
         self._data = data
-        self._spools: set[Spool] = set()
+        self._room, self._spools = Room(), set[Spool]()
 
     @property
     def ahead(self) -> int:
@@ -94,7 +94,7 @@ class FetchWorker:
     def start(self, chunk: pa.Table, ready: Callable[[], None] = lambda: None) -> Callable[[], pa.Table]:
         """Begin a chunk; the returned function waits for it, writes its tar and returns its rows. `ready` is called
         from another thread when there is nothing to wait for any more."""
-        rows, spool = chunk.select(list(READS)).to_pylist(), Spool()
+        rows, spool = chunk.select(list(READS)).to_pylist(), Spool(self._room)
         self._spools.add(spool)
         wait = self._courier.start(lambda fetcher: _fetch_all(fetcher, self._unpacker, rows, spool), ready)
 
