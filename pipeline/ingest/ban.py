@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline import storage
+from pipeline.errors import StorageError
 from pipeline.ingest import blocklist, tombstones
 from pipeline.ingest.blocklist import BlocklistSettings
 from pipeline.ingest.rules import Refusal, RuleSet
@@ -94,17 +95,22 @@ class Ban:
         """What keeps out a picture whose bytes are at hand; they are read, and decoded, only for perceptual rules."""
         refusal = self.content(sha256) if self._sets else None
         if refusal is None and self.perceptual:
-            return await asyncio.get_running_loop().run_in_executor(_decoders(), self._seen, read)
+            return await asyncio.get_running_loop().run_in_executor(_decoders(), self.seen, read)
         return refusal
 
-    def _seen(self, read: Callable[[], bytes]) -> Refusal | None:
-        """A picture that cannot be decoded matches nothing, and `measure` will say why; nobody is ever shown it."""
+    def all_seen(self, reads: Sequence[Callable[[], bytes]]) -> list[Refusal | None]:
+        """`seen` for many pictures, side by side."""
+        return list(_decoders().map(self.seen, reads))
+
+    def seen(self, read: Callable[[], bytes]) -> Refusal | None:
+        """What keeps a picture out by its looks. One that cannot be read or decoded matches nothing: `measure` will say
+        why, and nobody is ever shown it."""
         from pipeline.image import Unreadable, decode
         from pipeline.phash import phash
 
         try:
             picture = decode(read(), max_pixels=self._max_pixels)
-        except (Unreadable, MemoryError):
+        except (Unreadable, StorageError, MemoryError):
             return None
         return self.looks(phash(picture.grey))
 

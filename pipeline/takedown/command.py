@@ -14,7 +14,7 @@ from rich.text import Text
 from pipeline import stages, storage
 from pipeline.errors import GristmillError
 from pipeline.ingest.freshness import RAW
-from pipeline.ingest.tombstones import append
+from pipeline.ingest.tombstones import append, read
 from pipeline.manifest import read_part
 from pipeline.receipt import JsonObject
 from pipeline.takedown.request import Request, several
@@ -44,7 +44,8 @@ def forget(run: Run, asked: Sequence[str], *, reason: str = "", similar: int | N
         requests = several(run, asked, when=when, reason=reason, similar=similar, hide=hide)
         told = _told(run, requests)
         for request in requests:
-            append(run.recipe.manifests_url, request.tombstone)
+            if request.tombstone.asked not in told["already"]:
+                append(run.recipe.manifests_url, request.tombstone)
         settle(run)
     return {**told, "done": True, "seconds": round(time.monotonic() - begun, 1), "report": _report(run)}
 
@@ -55,8 +56,9 @@ def _report(run: Run) -> str | None:
 
     if run.manifests.receipt("ingest") is None:
         return None
-    try:
-        return report.write(run.manifests, run.recipe)
+    stale = {name: (False, "a takedown" if name == "ingest" else "follows ingest") for name in stages.STAGES}
+    try:  # neither sources nor models are asked: a takedown needs none of them
+        return report.write(run.manifests, run.recipe, states=stale)
     except (GristmillError, OSError) as error:
         run.progress.say(f"  the old report is gone; a new one cannot be drawn now ({error})")
         return None
@@ -65,10 +67,14 @@ def _report(run: Run) -> str | None:
 def _told(run: Run, requests: Sequence[Request]) -> JsonObject:
     ids = {row_id: request.tombstone.asked for request in requests for row_id in request.gone.rows}
     rows = list(_rows(run, ids))
+    known = {rule for tombstone in read(run.recipe.manifests_url) for rule in tombstone.rules()}
+    already = [each.tombstone.asked for each in requests if known.issuperset(each.tombstone.rules())]
     mine = {row["container"] for row in rows if row["container"] and row["container"].startswith(f"{RAW}/")}
     return {
         "asked": [request.tombstone.asked for request in requests],
-        "matched_nothing": [request.tombstone.asked for request in requests if not request.gone.rows],
+        "already": already,
+        "matched_nothing": [request.tombstone.asked for request in requests
+                            if not request.gone.rows and request.tombstone.asked not in already],
         "rows": rows, "pictures": len({row["sha256"] for row in rows} - {None}),
         "raw_tars": sorted(mine), "shards": sorted({row["shard"] for row in rows} - {None}),
         "in_place": sorted({row["container"] for row in rows if row["container"]} - mine),
@@ -111,6 +117,8 @@ def _lines(told: JsonObject) -> Iterator[Text | Table]:
     if told["in_place"]:
         yield Text(f"{len(told['in_place']):,} of your own files stay as they are, and are kept out: "
                    f"{', '.join(told['in_place'][:3])}{', …' if len(told['in_place']) > 3 else ''}")
+    for asked in told["already"]:
+        yield Text(f"{asked}: was forgotten before")
     for asked in told["matched_nothing"]:
         yield Text(f"{asked}: no row of this run; it is kept out from now on")
     if told["trained"]:

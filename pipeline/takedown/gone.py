@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pipeline.ingest.ban import FORGOTTEN, Ban
 from pipeline.ingest.guarded import refused
 from pipeline.ingest.listing import FOLDER
 from pipeline.ingest.rules import Refusal
-from pipeline.manifest import Manifests, read_part
+from pipeline.manifest import Manifests, located, read_part
 
 if TYPE_CHECKING:
     from pipeline.run import Run
@@ -51,10 +52,10 @@ def find(run: Run, ban: Ban) -> Gone:
     gone = Gone(listed=list(_listed(run, ban)))
     if run.manifests.receipt("ingest") is None:
         return gone
-    looks = _looks(run.manifests) if ban.perceptual else {}
+    looks = _looks(run, ban) if ban.perceptual else {}
     leaving: list[dict[str, Any]] = []
     for row in _rows(run.manifests):
-        refusal = _refusal(row, ban, looks)
+        refusal = _refusal(row, ban) or looks.get(row["id"])
         if refusal is not None:
             gone.rows[row["id"]], gone.addresses[row["id"]] = refusal, row["url"]
             leaving.append(row)
@@ -81,23 +82,34 @@ def _rows(manifests: Manifests) -> Iterator[dict[str, Any]]:
         yield from read_part(manifests.folder("ingest"), part, _FETCHED).to_pylist()
 
 
-def _refusal(row: dict[str, Any], ban: Ban, looks: dict[str, int]) -> Refusal | None:
+def _refusal(row: dict[str, Any], ban: Ban) -> Refusal | None:
     refusal = ban.row(row["id"], row["url"], row["page_url"])
     if refusal is None and row["final_url"] is not None:
         refusal = ban.address(row["final_url"])
     if refusal is None and row["sha256"] is not None:
         refusal = ban.content(row["sha256"])
-    if refusal is None and row["id"] in looks:
-        refusal = ban.looks(looks[row["id"]])
     return refusal
 
 
-def _looks(manifests: Manifests) -> dict[str, int]:
-    """Perceptual hashes by row, as far as `measure` took them."""
-    receipt = manifests.receipt("measure")
-    tables = [] if receipt is None else [
-        read_part(manifests.folder("measure"), part, ["id", "phash"]) for part in receipt.tables[""]]
-    return {row["id"]: row["phash"] for table in tables for row in table.to_pylist() if row["phash"] is not None}
+def _looks(run: Run, ban: Ban) -> dict[str, Refusal]:
+    """Rows kept out by their perceptual hash: as `measure` took it, or taken now where it has not been yet."""
+    receipt, found, measured = run.manifests.receipt("measure"), dict[str, Refusal](), set[str]()
+    for part in [] if receipt is None else receipt.tables[""]:
+        table = read_part(run.manifests.folder("measure"), part, ["id", "phash", "decode_outcome"])
+        for row_id, phash, outcome in zip(*(column.to_pylist() for column in table.columns), strict=True):
+            if outcome is not None:
+                measured.add(row_id)
+            if phash is not None and (refusal := ban.looks(phash)) is not None:
+                found[row_id] = refusal
+    rows = [row for row in _rows(run.manifests) if row["container"] is not None and row["id"] not in measured]
+    seen = ban.all_seen([partial(read_picture, row, run.data) for row in rows])
+    return found | {row["id"]: refusal for row, refusal in zip(rows, seen, strict=True) if refusal is not None}
+
+
+def read_picture(row: Mapping[str, Any], data: str) -> bytes:
+    """The bytes of fetched values. Raises StorageError when they are not there any more."""
+    url = located(row["container"], data) or ""
+    return storage.read_range(url, row["offset"], row["length"], sha256=row["sha256"])
 
 
 def _place(row: dict[str, Any]) -> tuple[str, int, int]:

@@ -6,6 +6,8 @@ They are known by the hash of what they were computed from, so the keys of gone 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,10 @@ from pipeline.ingest.freshness import RAW
 from pipeline.manifest import WORK, read_part, write_part
 from pipeline.memo import value_keys
 from pipeline.receipt import PartFile, Receipt
-from pipeline.takedown.gone import Gone
+from pipeline.takedown.gone import Gone, read_picture
+
+if TYPE_CHECKING:
+    from pipeline.run import Run
 
 _ASKED = ("url", "state", "refused")
 _WORDS = ("caption", "main")
@@ -110,12 +115,16 @@ def fetched(folder: str, receipt: Receipt | None) -> Iterator[tuple[str, pa.Tabl
             yield from ((name, values) for _, values in _readable(storage.join(work, name)))
 
 
-def add_fetched(folder: str, receipt: Receipt | None, gone: Gone, ban: Ban) -> set[str]:
+def add_fetched(run: Run, receipt: Receipt | None, gone: Gone, ban: Ban) -> set[str]:
     """Complete `gone` by what only ingest's reserves know; returns the raw tars that they name."""
     containers: set[str] = set()
-    for namespace, values in fetched(folder, receipt):
-        hashes = set(values.column("sha256").to_pylist()) - {None}
-        gone.sha256 |= {sha256 for sha256 in hashes if ban.content(sha256) is not None}
+    for namespace, values in fetched(run.manifests.folder("ingest"), receipt):
+        rows = [row for row in values.select(["sha256", "container", "offset", "length"]).to_pylist()
+                if row["sha256"] is not None]
+        gone.sha256 |= {row["sha256"] for row in rows if ban.content(row["sha256"]) is not None}
+        if ban.perceptual:  # no stage has measured these
+            seen = ban.all_seen([partial(read_picture, row, run.data) for row in rows])
+            gone.sha256 |= {row["sha256"] for row, refusal in zip(rows, seen, strict=True) if refusal is not None}
         kept = _left(values, "ingest", "main", namespace, gone)
         gone.places |= _places(values) - _places(kept)
         containers |= {place[0] for place in _places(values)}

@@ -161,5 +161,5 @@ def _remove_unnamed(folder: str, receipt: Receipt | None) -> None:
         place = storage.join(folder, name)
         named = set() if receipt is None else {part.file for part in receipt.tables.get(name, [])}
         for inner in storage.names(place):
-            if inner not in named:
+            if inner not in named and (inner.endswith(".parquet") or inner in storage.leftovers(place)):
                 storage.remove(storage.join(place, inner))

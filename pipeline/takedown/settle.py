@@ -55,8 +55,7 @@ def settle(run: Run) -> None:
         return
     ban = Ban.of(run)
     gone = find(run, ban)
-    receipt, folder = run.manifests.receipt("ingest"), run.manifests.folder("ingest")
-    tars = reserves.add_fetched(folder, receipt, gone, ban)
+    tars = reserves.add_fetched(run, run.manifests.receipt("ingest"), gone, ban)
     gone.sha256 |= {bytes.fromhex(text) for each in read(run.recipe.manifests_url) for text in each.sha256}
     if not gone.empty:
         _take_down(run, gone, ban, tars)
