@@ -15,9 +15,10 @@ from pipeline.ingest.addresses import canonical
 from pipeline.ingest.body import Body
 from pipeline.ingest.coding import Unpacker, codings, unpacker
 from pipeline.ingest.failures import explain
-from pipeline.ingest.guard import Guard, connector
+from pipeline.ingest.guard import Guard
 from pipeline.ingest.magic import HEAD
 from pipeline.ingest.politeness import user_agent
+from pipeline.ingest.resolver import Resolver
 from pipeline.ingest.settings import FetchSettings
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -77,8 +78,12 @@ class Client:
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
         self._guard = Guard(settings.allow_hosts)
+        connector = aiohttp.TCPConnector(
+            limit=settings.concurrency, resolver=Resolver(self._guard), use_dns_cache=False,
+            socket_factory=self._guard.socket, enable_cleanup_closed=True,
+        )
         self._session = aiohttp.ClientSession(
-            connector=connector(self._guard, settings.concurrency), auto_decompress=False,
+            connector=connector, auto_decompress=False,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_s, sock_read=settings.idle_s),
             headers={"User-Agent": user_agent(settings.contact)}, cookie_jar=aiohttp.DummyCookieJar(),
             max_line_size=_HEADER_LINE, max_field_size=_HEADER_LINE,

@@ -9,6 +9,7 @@ import aiohttp
 from aiohttp.http_exceptions import BadHttpMessage, ContentLengthError, TransferEncodingError
 
 from pipeline.ingest.guard import PrivateAddress
+from pipeline.ingest.resolver import MAY_PASS
 
 RETRIED = frozenset({"timeout", "connect", "disconnected"})
 """Outcomes that may be different next time, beside those of `RETRIED_STATUS`."""
@@ -27,7 +28,7 @@ def explain(error: BaseException) -> tuple[str, str]:
         if isinstance(each, PrivateAddress):
             return "private_address", str(each)
         if isinstance(each, socket.gaierror):
-            return "dns", f"{each.strerror or each}{TEMPORARY if each.errno == socket.EAI_AGAIN else ''}"
+            return "dns", f"{each.strerror or each}{TEMPORARY if each.errno in MAY_PASS else ''}"
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return _outcome(error), text
 

@@ -7,15 +7,12 @@ second DNS answer nor an odd spelling of an address leads inside). `allow_hosts`
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import socket
 from functools import lru_cache
 from typing import Any
 
-from aiohttp import TCPConnector
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
+from aiohttp.abc import ResolveResult
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _SPECIAL_4 = tuple(map(ipaddress.IPv4Network, (
@@ -103,29 +100,3 @@ class Guard:
         if not is_public(address[0]) and (address[0], address[1]) not in self._approved:
             raise PrivateAddress(f"{address[0]} is not a public address")
         return socket.socket(family=family, type=kind, proto=proto)
-
-
-class GuardedResolver(AbstractResolver):
-    """The system's resolver in threads, with its answers judged."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-        self._inner = ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
-        return self._guard.approve(host, port, found)
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-
-def connector(guard: Guard, concurrency: int) -> TCPConnector:
-    """A connection pool that leads nowhere private. Must be made inside a running loop."""
-    asyncio.get_running_loop()
-    return TCPConnector(
-        limit=concurrency, resolver=GuardedResolver(guard), ttl_dns_cache=600,
-        socket_factory=guard.socket, enable_cleanup_closed=True,
-    )

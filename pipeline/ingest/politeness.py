@@ -40,15 +40,17 @@ def user_agent(contact: str) -> str:
 def opt_out(values: Iterable[str], directives: Sequence[str]) -> str | None:
     """The first of `directives` that X-Robots-Tag or meta robots values give to us, or None.
 
-    A value may be scoped to one robot (`otherbot: noai`); the scope holds to the end of that header line.
+    Directives may be scoped to one robot (`otherbot: noai`); the scope holds until another robot is named or the header
+    line ends.
     """
     for value in values:
-        scoped = _SCOPED.match(value)
-        if scoped and scoped.group(1).lower() not in _VALUED:
-            if scoped.group(1).lower() not in (BOT.lower(), "*"):
-                continue
-            value = scoped.group(2)
-        given = {word.strip().lower() for word in value.split(",")}
+        given, ours = set[str](), True
+        for word in value.split(","):
+            scoped = _SCOPED.match(word)
+            if scoped and scoped.group(1).lower() not in _VALUED:
+                ours, word = scoped.group(1).lower() in (BOT.lower(), "*"), scoped.group(2)
+            if ours:
+                given.add(word.strip().lower())
         given |= {"noindex", "nofollow"} if "none" in given else set()
         for directive in directives:
             if directive in given:

@@ -10,6 +10,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from pipeline.ingest.settings import FetchSettings
 from pipeline.ingest.sources.base import File, Page
 
 Result = TypeVar("Result")
+_THREADS = 32  # they wait for name servers and disks
 
 
 class Courier:
@@ -31,6 +33,7 @@ class Courier:
 
     def __init__(self, settings: FetchSettings, ban: Ban = NOTHING) -> None:
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="ingest-thread"))
         self._thread = threading.Thread(target=self._loop.run_forever, name="ingest-network", daemon=True)
         self._thread.start()
         self._fetcher = asyncio.run_coroutine_threadsafe(_make(settings, ban), self._loop).result()

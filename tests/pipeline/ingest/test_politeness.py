@@ -19,6 +19,8 @@ WORDS = ("noai", "noimageai")
     (["Gristmill: nofollow, noimageai"], "noimageai"), (["otherbot: noindex, noai"], None), (["*: noai"], "noai"),
     (["max-image-preview: large, noai"], "noai"), (["unavailable_after: 25 Jun 2030 15:00:00 PST"], None),
     (["noaircraft"], None), (["otherbot: noai", "noai"], "noai"),
+    (["googlebot: nofollow, noai, gristmill: noimageai"], "noimageai"),  # two header lines that a proxy joined
+    (["gristmill: noindex, googlebot: noai"], None), (["googlebot: noarchive, *: noai"], "noai"),
 ])
 def test_opt_out(values: list[str], expected: str | None) -> None:
     assert opt_out(values, WORDS) == expected
