@@ -1,4 +1,4 @@
-"""An index of 16-byte keys: 24 bytes for each, where a dictionary takes about 200.
+"""An index of 16-byte keys: 20 bytes for each, where a dictionary takes about 200.
 
 Keys lie sorted in 256 shelves by their first byte; new ones wait in a small dictionary and are sorted in together, so
 that no more than one shelf is ever copied at a time.
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 Key = bytes
-UNKNOWN = -1
+UNKNOWN = 2**32 - 1
+"""No number: one less than this is the highest."""
 WIDTH = 16
 _WAITING = 1 << 16
 
@@ -23,18 +24,18 @@ class KeyIndex:
         self._limit = waiting
         self._new: dict[Key, int] = {}
         self._keys = [np.empty(0, f"S{WIDTH}") for _ in range(256)]
-        self._numbers = [np.empty(0, np.int64) for _ in range(256)]
+        self._numbers = [np.empty(0, np.uint32) for _ in range(256)]
 
     def get(self, keys: Sequence[Key]) -> np.ndarray:
-        """The number of each key (int64), UNKNOWN for those that are not there."""
-        found = np.fromiter((self._new.get(key, UNKNOWN) for key in keys), np.int64, len(keys))
+        """The number of each key (uint32), UNKNOWN for those that are not there."""
+        found = np.fromiter((self._new.get(key, UNKNOWN) for key in keys), np.uint32, len(keys))
         for shelf, rows, places in self._places(keys):
             found[rows] = self._numbers[shelf][places]
         return found
 
     def put(self, keys: Sequence[Key], numbers: Sequence[int]) -> None:
         """Enter keys that are not there, and give those that are new numbers."""
-        asked = np.asarray(numbers, np.int64)
+        asked = np.asarray(numbers, np.uint32)
         there = np.zeros(len(keys), bool)
         for shelf, rows, places in self._places(keys):
             self._numbers[shelf][places] = asked[rows]
@@ -60,7 +61,7 @@ class KeyIndex:
 
     def _shelve(self) -> None:
         keys = sorted(self._new)
-        numbers = np.fromiter((self._new[key] for key in keys), np.int64, len(keys))
+        numbers = np.fromiter((self._new[key] for key in keys), np.uint32, len(keys))
         self._new.clear()
         packed, shelves, order = _by_shelf(keys)
         for shelf, rows in zip(shelves, order, strict=True):

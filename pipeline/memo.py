@@ -25,7 +25,6 @@ from pipeline.schema import VALUE_KEY
 Holds = Callable[[pa.Table], np.ndarray]
 _OPEN_TABLES = 48
 _SPARE_ROWS = 4096
-_ROW_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,8 @@ class _Place:
 
 
 class Memo:
-    """The values of one table of one stage in one namespace. A slot says in which file and row a value lies."""
+    """The values of one table of one stage in one namespace. A slot is a value's number, counted through
+    all files in their order."""
 
     def __init__(self, stage_folder: str, table: str, namespace: str, columns: Sequence[str]) -> None:
         self._table_folder = storage.join(stage_folder, table) if table else stage_folder
@@ -43,6 +43,9 @@ class Memo:
         self._chunks = storage.join(self._work, namespace)
         self._columns = [*columns, VALUE_KEY.name]
         self._places: list[_Place | None] = []
+        self._starts: list[int] = []
+        """Per file, the slot of its first row."""
+        self._end = 0
         self._live: list[np.ndarray] = []
         """Per file, the rows that the index leads to: every key's value counts once."""
         self._index = KeyIndex()
@@ -72,22 +75,18 @@ class Memo:
                     self._take_in(_Place(self._chunks, chunk))
 
     def slots(self, keys: Sequence[Key | None]) -> np.ndarray:
-        """Where the value of each key lies or will lie (int64); UNKNOWN for new keys and for None."""
-        found = np.full(len(keys), UNKNOWN, np.int64)
+        """Where the value of each key lies or will lie (uint32); UNKNOWN for new keys and for None."""
+        found = np.full(len(keys), UNKNOWN, np.uint32)
         rows = [row for row, key in enumerate(keys) if key is not None]
         found[rows] = self._index.get([key for key in keys if key is not None])
         return found
 
-    def reserve(self, keys: list[Key]) -> np.ndarray:
+    def reserve(self, keys: list[Key]) -> None:
         """Slots for a chunk of new keys whose values `fill` will be given; chunks are numbered from 0."""
-        number = len(self._places)
-        slots = (number << _ROW_BITS) + np.arange(len(keys))
-        self._index.put(keys, slots.tolist())
-        self._places.append(None)
-        self._live.append(np.ones(len(keys), bool))
-        self._reserved[self._chunk_count] = number, keys
+        self._index.put(keys, range(self._end, self._end + len(keys)))
+        self._reserved[self._chunk_count] = len(self._places), keys
         self._chunk_count += 1
-        return slots
+        self._append(None, np.ones(len(keys), bool))
 
     def fill(self, chunk: int, values: pa.Table) -> None:
         """Keep the values of a reserved chunk on disk; from here on they survive kill -9."""
@@ -104,33 +103,32 @@ class Memo:
     def gather(self, slots: np.ndarray, schema: pa.Schema) -> pa.Table:
         """Values and `value_key` of each slot in order, nulls where it is UNKNOWN."""
         schema = schema.append(pa.field(VALUE_KEY.name, pa.binary(16)))
-        files, tables, at = slots >> _ROW_BITS, list[pa.Table](), np.full(len(slots), UNKNOWN, np.int64)
-        filled = 0
+        files, rows = self._files_and_rows(slots)
+        tables, at, filled = list[pa.Table](), np.zeros(len(slots), np.int64), 0
         for number in np.unique(files[slots != UNKNOWN]).tolist():
-            rows = np.flatnonzero((files == number) & (slots != UNKNOWN))
-            picked = pa.array(slots[rows] & ((1 << _ROW_BITS) - 1))
-            tables.append(self._read(number).select(self._columns).cast(schema).take(picked))
-            at[rows] = np.arange(filled, filled + len(rows))
-            filled += len(rows)
+            there = np.flatnonzero((files == number) & (slots != UNKNOWN))
+            tables.append(self._read(number).select(self._columns).cast(schema).take(pa.array(rows[there])))
+            at[there] = np.arange(filled, filled + len(there))
+            filled += len(there)
         if not tables:
             return pa.table([pa.nulls(len(slots), field.type) for field in schema], schema=schema)
-        return pa.concat_tables(tables).combine_chunks().take(pa.array(at, mask=at == UNKNOWN))
+        return pa.concat_tables(tables).combine_chunks().take(pa.array(at, mask=slots == UNKNOWN))
 
     def retire(self, previous: Receipt | None, table: str, namespace: str, used: Iterable[np.ndarray],
                ) -> list[PartFile]:
         """Spares: known values of this namespace that the new generation, whose slots are `used`, does not hold."""
         if previous is None or previous.namespaces.get(table) != namespace:
             return []
-        left = self._live
         for slots in used:
-            for number in np.unique(slots[slots != UNKNOWN] >> _ROW_BITS).tolist():
-                left[number][slots[slots >> _ROW_BITS == number] & ((1 << _ROW_BITS) - 1)] = False
-        spare = np.concatenate([(number << _ROW_BITS) + np.flatnonzero(rows) for number, rows in enumerate(left)]
-                               or [np.empty(0, np.int64)])
+            files, rows = self._files_and_rows(slots[slots != UNKNOWN])
+            for number in np.unique(files).tolist():
+                self._live[number][rows[files == number]] = False
+        left = [start + np.flatnonzero(rows) for start, rows in zip(self._starts, self._live, strict=True)]
+        spare = np.concatenate([np.empty(0, np.int64), *left]).astype(np.uint32)
         made: list[PartFile] = []
         for start in range(0, len(spare), _SPARE_ROWS):
             slots = spare[start:start + _SPARE_ROWS]
-            schema = self._read(int(slots[0]) >> _ROW_BITS).select(self._columns[:-1]).schema
+            schema = self._read(int(self._files_and_rows(slots)[0][0])).select(self._columns[:-1]).schema
             made.append(write_part(self._work, f"spare-{start // _SPARE_ROWS:05d}", self.gather(slots, schema)))
         return made
 
@@ -138,8 +136,6 @@ class Memo:
         url = storage.join(place.folder, place.part.file)
         if not storage.exists(url) or place.part.bytes not in (0, storage.size(url)) or not _whole(place):
             return  # lost, cut or damaged: its values are computed again
-        number = len(self._places)
-        self._places.append(place)
         values = read_part(place.folder, place.part, [VALUE_KEY.name] if self._holds is None else self._columns)
         keys = values.column(VALUE_KEY.name).to_pylist()
         good = np.ones(len(keys), bool) if self._holds is None else self._holds(values)
@@ -148,10 +144,23 @@ class Memo:
         for row, key in enumerate(keys):
             if key is not None and good[row] and known[row] == UNKNOWN:
                 new.setdefault(key, row)
-        self._index.put(list(new), [(number << _ROW_BITS) + row for row in new.values()])
+        self._index.put(list(new), [self._end + row for row in new.values()])
         live = np.zeros(len(keys), bool)
         live[list(new.values())] = True
+        self._append(place, live)
+
+    def _append(self, place: _Place | None, live: np.ndarray) -> None:
+        self._places.append(place)
+        self._starts.append(self._end)
         self._live.append(live)
+        self._end += len(live)
+        assert self._end <= UNKNOWN, "more values than slots can number"
+
+    def _files_and_rows(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The number of the file in which each slot lies, and the row there; of UNKNOWN, any."""
+        starts = np.array(self._starts, np.int64)
+        files = np.searchsorted(starts, slots, side="right") - 1
+        return files, slots - starts[files] if len(starts) else slots
 
     def _read(self, number: int) -> pa.Table:
         if number in self._open:

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,7 +21,7 @@ from pipeline import storage
 from pipeline.errors import ManifestError, SourceError
 from pipeline.ingest.addresses import canonical, member_url, path_url, row_digest
 from pipeline.ingest.sources.base import Found, Log, Source, Web
-from pipeline.keyindex import KeyIndex
+from pipeline.keyindex import UNKNOWN, KeyIndex
 from pipeline.receipt import digest
 from pipeline.schema import INGEST, Column
 
@@ -213,7 +212,7 @@ def _opened(url: str) -> Frozen:
 
 
 class _Ids:
-    """Ids of one source's rows; counts how often each address has come, in 24 bytes of memory for each."""
+    """Ids of one source's rows; counts how often each address has come, in 20 bytes of memory for each."""
 
     def __init__(self, source: str, kind: str) -> None:
         self._digest = row_digest(source, kind)
@@ -222,7 +221,7 @@ class _Ids:
     def of(self, addresses: Sequence[str]) -> tuple[list[str], list[int]]:
         """Ids and occurrences. An address is known again by the id of its first row, so equal means equal."""
         firsts = [self._digest(address, 0) for address in addresses]
-        counts = np.maximum(self._counts.get(firsts), 0).tolist()
+        counts = [0 if count == UNKNOWN else count for count in self._counts.get(firsts).tolist()]
         now, ids, occurrences = dict(zip(firsts, counts, strict=True)), list[str](), list[int]()
         for address, first in zip(addresses, firsts, strict=True):
             occurrence = now[first]

@@ -10,7 +10,7 @@ from pipeline.keyindex import UNKNOWN, KeyIndex
 NUL_LADEN = st.tuples(st.sampled_from([b"\0", b"\1", b"a"]), st.integers(0, 16)).map(
     lambda run: (run[0] * run[1]).ljust(16, b"\0"))
 KEYS = st.one_of(st.binary(min_size=16, max_size=16), NUL_LADEN)
-ENTRIES = st.dictionaries(KEYS, st.integers(0, 2**40), max_size=12)
+ENTRIES = st.dictionaries(KEYS, st.integers(0, UNKNOWN - 1), max_size=12)
 
 
 @given(st.lists(ENTRIES, max_size=8), st.lists(KEYS, max_size=8), st.sampled_from([0, 3, 1000]))

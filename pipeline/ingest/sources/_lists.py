@@ -21,9 +21,9 @@ from pipeline.ingest.sources.base import Log
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl", "ndjson", "txt")
 _PACKED = ("gz", "zst")
-_BATCH = 8192
-_BUFFER = 1 << 20
-"""Bytes read ahead per column of a Parquet file; whole row groups may be gigabytes."""
+_BATCH = 4096
+_BUFFER = 1 << 16
+"""Bytes read at a time per column of a local Parquet file; whole row groups may be gigabytes."""
 _LONGEST_FIELD = 1 << 24
 _LINES_FOR_COLUMNS = 1000
 
@@ -76,7 +76,7 @@ class ListFile:
         with self._explained():
             if self.format == "parquet":
                 with storage.open_read(self.url) as file:
-                    for batch in pq.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False).iter_batches(_BATCH):
+                    for batch in self._parquet(file).iter_batches(_BATCH, use_threads=False):
                         yield from batch.to_pylist()
                 return
             with self._text() as text:
@@ -88,6 +88,11 @@ class ListFile:
                                 if line.strip() and not line.startswith("#"))
                 else:
                     yield from _json_lines(text, log)
+
+    def _parquet(self, file: IO[bytes]) -> pq.ParquetFile:
+        """Read in small pieces from a disk, and by whole row groups from a server, where each piece is a request."""
+        on_disk = storage.local(self.url) is not None
+        return pq.ParquetFile(file, buffer_size=_BUFFER if on_disk else 0, pre_buffer=not on_disk)
 
     def _csv(self, text: IO[str]) -> csv.DictReader[str]:
         csv.field_size_limit(_LONGEST_FIELD)

@@ -107,3 +107,24 @@ def test_the_first_picture_is_asked_for_before_the_list_is_read(tmp_path: Path) 
     assert there[0] is False
     assert [row["fetch_outcome"] for row in (rows[0], rows[1], rows[-1])] == ["ok", "bad_url", "ok"]
     assert len(rows) == len(lines)
+
+
+def test_lists_in_another_order_and_longer_ones_are_asked_only_for_what_is_new(tmp_path: Path) -> None:
+    with hostile.serve({f"/{name}.png": reply(hostile.png(ord(name))) for name in "abcd"}) as server:
+        for name, pictures in (("one", "ab"), ("two", "bc")):
+            (tmp_path / f"{name}.txt").write_text("".join(f"{server.base}/{each}.png\n" for each in pictures))
+        sources = [{"kind": "urls", "name": name, "path": str(tmp_path / f"{name}.txt")} for name in ("one", "two")]
+        fetch = {"contact": "t@example.org", "allow_hosts": ["127.0.0.1"], "respect_robots": False,
+                 "respect_tdm": False}
+        first, _ = ingest(tmp_path / "run", {"sources": sources, "fetch": fetch})
+        asked = {f"/{name}.png": 1 for name in "abc"}
+        assert server.hits == asked  # b is in both lists
+        turned, computed = ingest(tmp_path / "run", {"sources": sources[::-1], "fetch": fetch})
+        assert computed
+        assert turned == first[2:] + first[:2]
+        assert server.hits == asked
+        with (tmp_path / "one.txt").open("a") as file:
+            file.write(f"{server.base}/d.png\n")
+        longer, _ = ingest(tmp_path / "run", {"sources": sources[::-1], "fetch": fetch})
+        assert longer[:-1] == turned
+        assert server.hits == {**asked, "/d.png": 1}
