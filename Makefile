@@ -40,10 +40,11 @@ lint: $(VENV)/test ## Ruff and mypy
 	@$(BIN)/ruff check pipeline train tests
 	@$(BIN)/mypy
 
-bench: $(VENV)/test ## Accuracy of the checks on the demo, and the speed of fetching; see tests/README.md
+bench: $(VENV)/test ## Accuracy of the checks on the demo, speed of fetching, memory of long lists; see tests/README.md
 	@$(BIN)/python tests/benchmarks/demo_seeds.py
 	@$(BIN)/python tests/benchmarks/columns.py
 	@$(BIN)/python tests/benchmarks/ingest.py $(if $(IMG2DATASET),--img2dataset "$(IMG2DATASET)")
+	@$(BIN)/python tests/benchmarks/long_list.py
 
 soak: $(VENV)/test ## The long tests: three demo seeds, kill -9 at many moments, damaged files, a whole training
 	@$(BIN)/python -m pytest -m soak
