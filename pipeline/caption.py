@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -20,19 +19,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from pipeline import clip_files
+from pipeline import answers, clip_files
+from pipeline.candidates import AskForCaptions, ScoreCandidates, WriteCaptions, answer_columns, text_table, unanswered
 from pipeline.captioners import registry
 from pipeline.captioners.base import CaptionerSettings
 from pipeline.checks.caption import Caption, is_weak, settings_in
 from pipeline.receipt import JsonObject
-from pipeline.rowstage import RowStage, Step
-from pipeline.schema import CANDIDATE, CAPTION, ID, STRINGS, VALUE_KEY, Column, TableSchema
-from pipeline.score import BLOCK, BYTES, Model, cosines, missing, picture_at, vectors
+from pipeline.rowstage import BYTES_LOST, RowStage, Step, Worker
+from pipeline.schema import CAPTION, ID, VALUE_KEY, TableSchema
+from pipeline.score import BYTES, Model
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.run import Run
-    from pipeline.stage import Rows
+    from pipeline.stage import Output, Rows
 
     AnyCaptioner = CaptionerSettings
 else:  # every registered captioner's settings, told apart by `kind`
@@ -40,7 +40,8 @@ else:  # every registered captioner's settings, told apart by `kind`
     AnyCaptioner = Annotated[reduce(or_, _KINDS), Field(discriminator="kind")] if len(_KINDS) > 1 else _KINDS[0]
 
 REASON_READS = ("id", "kept", "pooled_captions", "caption_scores")
-LONGEST_REPEAT = 3
+REMOTE_CHUNK = 64
+"""Rows whose answers are kept together: what a kill may cost where each of them may have a price."""
 
 
 class CaptionSettings(Settings):
@@ -78,6 +79,7 @@ class CaptionStage(RowStage):
     def settings(self, run: Run) -> JsonObject:
         caption, score, weak = run.recipe.caption, run.recipe.score, settings_in(run.recipe.checks)
         return {
+            "answers": answers.VERSION,
             **caption.model_dump(mode="json", exclude={"captioners"}), "weak": weak.model_dump(mode="json"),
             "captioners": [_deciding(given) for given in _writers(caption)],
             "score": {"model": score.model, "precision": score.precision},
@@ -94,47 +96,59 @@ class CaptionStage(RowStage):
 
     def tables(self, run: Run) -> dict[str, TableSchema]:
         writers = _writers(run.recipe.caption)
-        return {"": CAPTION, **{given.label: text_table(given.label) for given in writers}}
+        return {"": CAPTION, **{given.label: text_table(given) for given in writers}}
 
     def source_rows(self, run: Run) -> Rows:
         weak = settings_in(run.recipe.checks)
         return _WithReason(self.rows(run), run.recipe.caption, weak, run.recipe.seed)
 
+    def lost(self, run: Run) -> list[str]:
+        away = run.manifests.need(self.name).counts.get(BYTES_LOST, 0)
+        return [f"the words for {away} pictures"] if away else []
+
+    def execute(self, run: Run, output: Output) -> None:
+        self._asking: list[WriteCaptions] = []
+        try:
+            super().execute(run, output)
+        finally:
+            for worker in self._asking:
+                if told := worker.captioner.told():
+                    run.progress.say(f"  {self.name} {worker.label}: {told}")
+
     def steps(self, run: Run) -> list[Step]:
         writers = _writers(run.recipe.caption)
-        written = [
-            Step(
-                table=given.label, values=text_table(given.label),
-                namespace={"captioner": _deciding(given), "version": registry()[given.kind].version,
-                           "fingerprint": registry()[given.kind].fingerprint(given)},
-                reads=BYTES, key=("sha256",), wanted=_needs_words, wanted_reads=("why_captioned",),
-                worker=partial(WriteCaptions, given, run.recipe.name), kind="model",
-                lost=partial(missing, column_of(given.label)),
-            )
-            for given in writers
-        ]  # fmt: skip
         model = Model.of(run.recipe.score, run.recipe.name) if run.recipe.score.model != clip_files.NONE else None
-        labels = tuple(given.label for given in writers)
-        reads = (*(column_of(label) for label in labels), *(["embedding"] if model else []))
-        values = TableSchema((ID, *(c for c in CAPTION.columns if c.name == "candidates"), VALUE_KEY))
+        reads = (*(name for given in writers for name in answer_columns(given)), *(["embedding"] if model else []))
+        values = TableSchema((ID, *(c for c in CAPTION.columns if c.name in ("candidates", "unused")), VALUE_KEY))
         scored = Step(
             table="", values=values,
-            namespace={"labels": labels, "score": model.namespace() if model else None},
+            namespace={"labels": [given.label for given in writers], "asked": [dict(given.asked) for given in writers],
+                       "answers": answers.VERSION, "score": model.namespace() if model else None},
             reads=reads, key=reads, wanted=_needs_words if writers else _nobody_writes,
-            wanted_reads=("why_captioned",), worker=partial(ScoreCandidates, model, labels), kind="model",
+            wanted_reads=("why_captioned",), worker=partial(ScoreCandidates, model, tuple(writers)), kind="model",
             chunk_rows=1024,
         )  # fmt: skip
-        return [*written, scored]
+        return [*(self._written(given, run) for given in writers), scored]
 
+    def _written(self, given: CaptionerSettings, run: Run) -> Step:
+        """The step that fills one captioner's side table."""
+        captioner = registry()[given.kind]
+        write = partial(AskForCaptions if captioner.remote else WriteCaptions, given, run.recipe.name)
+        return Step(
+            table=given.label, values=text_table(given),
+            namespace={"captioner": _deciding(given), "version": captioner.version,
+                       "fingerprint": captioner.fingerprint(given)},
+            reads=BYTES, key=("sha256",), wanted=_needs_words, wanted_reads=("why_captioned",),
+            worker=partial(self._here, write) if captioner.remote else write,
+            kind="inline" if captioner.remote else "model", chunk_rows=REMOTE_CHUNK if captioner.remote else 256,
+            lost=partial(unanswered, given),
+            away="picture(s) got no words, because their bytes or the server were away",
+        )  # fmt: skip
 
-def column_of(label: str) -> str:
-    """The column that holds a captioner's texts."""
-    return f"{label}_texts"
-
-
-def text_table(label: str) -> TableSchema:
-    """The side table of one captioner."""
-    return TableSchema((ID, Column(column_of(label), STRINGS, f"texts written by {label}, best first"), VALUE_KEY))
+    def _here(self, write: Callable[[], WriteCaptions]) -> Worker:
+        """A worker of this process, remembered for what it has to tell at the end."""
+        self._asking.append(worker := write())
+        return worker
 
 
 def why_captioned(rows: pa.Table, settings: CaptionSettings, weak: Caption.Settings, seed: int) -> list[str | None]:
@@ -163,17 +177,6 @@ def _why(row: dict[str, Any], settings: CaptionSettings, weak: Caption.Settings,
     return "sample" if int.from_bytes(drawn, "little") < settings.sample * 2**64 else None
 
 
-def usable(text: str) -> str | None:
-    """The caption with tidy spaces; None for empty ones and for decoders caught in a loop."""
-    words = text.split()
-    for size in (1, 2, 3, 4):
-        for start in range(len(words) - size * LONGEST_REPEAT):
-            phrase = words[start : start + size]
-            if words[start : start + size * (LONGEST_REPEAT + 1)] == phrase * (LONGEST_REPEAT + 1):
-                return None
-    return " ".join(words) or None
-
-
 class _WithReason:
     """The input rows with the column `why_captioned`, which depends on thresholds and so is in no key."""
 
@@ -191,64 +194,13 @@ class _WithReason:
         return table.append_column("why_captioned", pa.array(reasons, pa.string())).select(list(columns))
 
 
-class WriteCaptions:
-    """Chunk worker: bytes → canonical pictures → one captioner's texts."""
-
-    def __init__(self, settings: CaptionerSettings, recipe_name: str) -> None:
-        self.column = column_of(settings.label)
-        self.captioner = registry()[settings.kind](settings, recipe_name)
-        self.readers = ThreadPoolExecutor(max_workers=8)
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        texts: list[list[str] | None] = [None] * rows.num_rows
-        for start in range(0, rows.num_rows, BLOCK):
-            block = rows.slice(start, BLOCK)
-            pictures = list(self.readers.map(picture_at, *(block.column(name).to_pylist() for name in BYTES)))
-            readable = [number for number, picture in enumerate(pictures) if picture is not None]
-            written = self.captioner.write([p for p in pictures if p is not None])
-            for number, found in zip(readable, written, strict=True):
-                texts[start + number] = [good for text in found if (good := usable(text))]
-        return pa.table({self.column: pa.array(texts, STRINGS)})
-
-
-class ScoreCandidates:
-    """Chunk worker: all captioners' texts → candidates with their CLIP cosine; null scores without a model."""
-
-    def __init__(self, model: Model | None, labels: Sequence[str]) -> None:
-        self.clip, self.labels = model.load() if model else None, labels
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        written = [rows.column(column_of(label)).to_pylist() for label in self.labels]
-        candidates = [
-            [(label, text) for label, texts in zip(self.labels, row, strict=True) for text in texts or []]
-            for row in zip(*written, strict=True)
-        ]
-        texts = [[text for _, text in row] for row in candidates]
-        scores: Sequence[Sequence[float | None]] = [[None] * len(row) for row in texts]
-        if self.clip is not None:
-            scores = cosines(self.clip, vectors(rows.column("embedding")), texts)
-        values = [
-            [
-                {"captioner": label, "text": text, "score": _number(score)}
-                for (label, text), score in zip(row, found, strict=True)
-            ]
-            for row, found in zip(candidates, scores, strict=True)
-        ]
-        return pa.table({"candidates": pa.array(values, pa.list_(CANDIDATE))})
-
-
-def _number(score: float | None) -> float | None:
-    """Null instead of NaN: a picture without an embedding."""
-    return None if score is None or np.isnan(score) else score
-
-
 def _writers(settings: CaptionSettings) -> Sequence[CaptionerSettings]:
     return settings.captioners if settings.when != "none" else ()
 
 
 def _deciding(given: CaptionerSettings) -> JsonObject:
-    """A captioner's settings without those that only decide how fast it is."""
-    return given.model_dump(mode="json", exclude={"device", "batch", "name"})
+    """A captioner's settings without those that decide no text."""
+    return given.model_dump(mode="json", exclude=set(given.undecided))
 
 
 def _needs_words(rows: pa.Table) -> NDArray[np.bool_]:

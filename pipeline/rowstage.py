@@ -55,6 +55,8 @@ class Step:
     """Further columns that only `wanted` looks at, e.g. decisions."""
     lost: Callable[[pa.Table], np.ndarray] | None = None
     """Marks values that are missing only because bytes were away: never taken over, counted as BYTES_LOST."""
+    away: str = "picture(s) could not be read"
+    """What is said of their number."""
     fallen: Callable[[pa.Table], pa.Table] | None = None
     """One row that kills its worker process → the values that stand for it; None: the run ends there."""
 
@@ -127,8 +129,7 @@ class RowStage(Stage):
         if step.lost is not None:
             output.counts[BYTES_LOST] += away
         if away:
-            run.progress.say(f"  {name}: {away} picture(s) could not be read; run the same command when their disk or "
-                             "server is back")
+            run.progress.say(f"  {name}: {away} {step.away}; run the same command when their disk or server is back")
         output.spares[step.table] = memo.retire(output.previous, step.table, namespace, plan.slots)
 
 

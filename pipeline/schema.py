@@ -57,6 +57,7 @@ FAILED_CHECK = pa.struct(
      ("threshold", pa.float64())]
 )
 CANDIDATE = pa.struct([("captioner", pa.string()), ("text", pa.string()), ("score", pa.float32())])
+UNUSED = pa.struct([("captioner", pa.string()), ("text", pa.string()), ("reason", pa.string())])
 CHOICE = pa.struct([("text", pa.string()), ("origin", pa.string()), ("score", pa.float32())])
 
 ID = Column("id", pa.string(), "32 hex characters: BLAKE2b of source name, kind, address and occurrence")
@@ -152,6 +153,9 @@ CAPTION = TableSchema((
     ID,
     Column("why_captioned", pa.string(), "all, empty, weak, low_score or sample; null when no words were needed"),
     Column("candidates", pa.list_(CANDIDATE), "captions written for the picture, scored against its embedding"),
+    Column("unused", pa.list_(UNUSED), "answers that are no captions, and why: empty, loop, refusal, echo, non_answer; "
+           "text is null where none came: busy, timeout, unreachable, server_error, malformed, wrong_count, not_text, "
+           "cut_off, too_large, http_…"),
     VALUE_KEY,
 ))
 

@@ -32,7 +32,7 @@ _COPY_COLUMNS = ("id", "url", "group", "duplicate_of", "relation", "distance", "
 _UNITS = {column.name: column.unit for schema in STAGES.values() for column in schema.columns
           if column.unit in ("px", "bytes")}
 _IN_TABLES = {"captions", "caption_origins", "pooled_captions", "pooled_origins", "caption_scores", "candidates",
-              "choices", "failed"}
+              "unused", "choices", "failed"}
 
 
 def row_facts(manifests: Manifests, wanted: str) -> dict[str, Any]:

@@ -17,7 +17,8 @@ ENTRY_POINTS = "gristmill.captioners"
 def registry() -> dict[str, type[Captioner]]:
     """Kind → captioner: this package's modules by name, then entry points. Raises RecipeError on a clash."""
     found: dict[str, type[Captioner]] = {}
-    for module in sorted(info.name for info in iter_modules(__path__) if info.name != "base"):
+    files = (info.name for info in iter_modules(__path__))
+    for module in sorted(name for name in files if name != "base" and not name.startswith("_")):
         found[module] = _captioner_of(import_module(f"{__name__}.{module}").__dict__, module)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         if point.name in found:

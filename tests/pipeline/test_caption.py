@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline import clip
-from pipeline.caption import CaptionSettings, CaptionStage, usable, why_captioned
+from pipeline.caption import CaptionSettings, CaptionStage, why_captioned
 from pipeline.captioners import registry
 from pipeline.captioners.coca import Coca, CocaSettings
 from pipeline.checks.caption import Caption
@@ -155,14 +155,6 @@ def test_a_lower_score_threshold_lets_go(curated: MadeUpRun) -> None:
     rows = rows_of((True, ["one ship"], [0.19]), (True, ["two ships"], [0.2]))
     settings = CaptionSettings(min_score=0.2, captioners=[{"kind": "coca"}])
     assert why_captioned(rows, settings, CHECK, 0) == ["low_score", "low_score" if np.float32(0.2) < 0.2 else None]
-
-
-def test_loops_and_blanks_are_not_used() -> None:
-    assert usable(" a  red circle ") == "a red circle"
-    assert usable("") is None
-    assert usable("red red red red red") is None
-    assert usable("a circle on the a circle on the a circle on the a circle on the") is None
-    assert usable("very very very large") == "very very very large"
 
 
 def test_captioners_are_found_by_file_and_told_apart_by_name(model: str) -> None:
