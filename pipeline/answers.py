@@ -49,7 +49,8 @@ _REFUSAL = re.compile("|".join((
     r"(?:i\b|i['’]|we (?:can|are (?:not|un))|as an|this (?:image|request)|"
     r"the image (?:is not|isn't|cannot|can't|did not|could not)|there is no image|no image)",
     r"^i (?:do )?apologi[sz]e\b",
-    r"^as an? (?:ai|a\.i\.|(?:\w+[ -]){0,2}(?:language model|ai (?:model|assistant|system)|assistant)|artificial)\b",
+    r"^as an? (?:ai|a\.i\.|artificial|(?:\w+[ -]){0,2}"
+    r"(?:language model|ai (?:model|assistant|system)|assistant,? i))\b",
     rf"^i {_CANNOT}\b.{{0,40}}?\b(?:help|assist|describe|see|view|identify|provide|process|access|create|generate|"
     r"comply|fulfil|analy[sz]e|determine|recogni[sz]e|continue|answer|tell|engage|discuss|caption|write|open|display|"
     r"interpret|do (?:that|this))",
@@ -94,7 +95,7 @@ def caption_in(answer: str, prompt: str = "") -> tuple[str, str]:
     text = _bare(answer, prompt)
     words = [word.casefold() for word in _TOKENS.findall(text)]
     if not words:
-        return "", "echo" if prompt and _TOKENS.findall(answer) else "empty"
+        return "", "echo" if prompt and prompt.strip().casefold() in answer.casefold() else "empty"
     if _REFUSAL.search(text):
         return "", "refusal"
     if _NON_ANSWER.search(text):
