@@ -84,6 +84,7 @@ INGEST = TableSchema((
     Column("caption_origins", STRINGS, "where each caption came from: alt, figcaption, title, txt, json, name"),
     Column("label", pa.string(), "class given by the source, if any"),
     Column("license_url", pa.string(), "licence link found with the picture"),
+    Column("license", pa.string(), "licence in words, where the source gives words and no link"),
     Column("fetch_outcome", pa.string(), "ok, or the reason why there are no bytes"),
     Column("fetch_detail", pa.string(), "what exactly happened, for people"),
     Column("http_status", pa.int32(), "last HTTP status"),

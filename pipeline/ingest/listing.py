@@ -9,6 +9,7 @@ state, so a changed folder or list gets a new listing, and the others keep their
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -25,6 +26,8 @@ from pipeline.keyindex import UNKNOWN, KeyIndex
 from pipeline.receipt import digest
 from pipeline.schema import INGEST, Column
 
+_LINK = re.compile(r"(?:https?:)?//\S", re.IGNORECASE)
+
 VERSION = 1
 """Rises when the same source would list other rows."""
 
@@ -35,7 +38,7 @@ PART_ROWS = 4096
 CARRIED = tuple(
     column for column in INGEST.columns
     if column.name in ("id", "source", "kind", "url", "occurrence", "page_url", "captions", "caption_origins",
-                       "label", "license_url")
+                       "label", "license_url", "license")
 )
 """Columns that go from the listing into the manifest; those of the sources follow."""
 
@@ -239,13 +242,13 @@ def _table(batch: Sequence[Found], ids: _Ids, source: Source, generation: int, s
     # an address inside a file is its member's name, which several may share
     urls = [f"{url}&occurrence={occurrence}" if found.place is not None and not found.url and occurrence else url
             for found, (url, _, _), occurrence in zip(batch, addressed, occurrences, strict=True)]
-    places = [found.place for found in batch]
+    places, licences = [found.place for found in batch], [_licence(found.license_url) for found in batch]
     columns: dict[str, list[Any]] = {
         "id": names, "source": [source.settings.name] * len(batch), "kind": [source.settings.kind] * len(batch),
         "url": urls, "occurrence": occurrences,
         "page_url": [found.page_url for found in batch], "captions": [found.captions for found in batch],
         "caption_origins": [found.origins for found in batch], "label": [found.label for found in batch],
-        "license_url": [found.license_url for found in batch],
+        "license_url": [link for link, _ in licences], "license": [words for _, words in licences],
         "state": [found.state or "" if found.path is not None or found.place is not None
                   else f"{found.state or ''}@{generation}" for found in batch],
         "refused": [refused for _, refused, _ in addressed], "refused_detail": [detail for _, _, detail in addressed],
@@ -276,6 +279,11 @@ def _address(found: Found) -> tuple[str, str | None, str | None]:
     if url is None:
         return found.url, "bad_url", f"no http(s) address: {found.url[:200]!r}"
     return url, found.refused, found.refused_detail
+
+
+def _licence(given: str | None) -> tuple[str | None, str | None]:
+    """(link, words): files give the one or the other under the same name."""
+    return (given, None) if given is None or _LINK.match(given) else (None, given)
 
 
 def _batches(rows: Iterator[Found]) -> Iterator[list[Found]]:

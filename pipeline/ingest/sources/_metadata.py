@@ -24,8 +24,8 @@ class Metadata:
     by_name: dict[str, list[Entry]]
 
     @classmethod
-    def read(cls, path: str, key: str) -> Metadata:
-        """Raises SourceError when the file is missing, broken or lacks `key`."""
+    def read(cls, path: str, key: str, *, found_by_name: bool = False) -> Metadata:
+        """Raises SourceError when the file is missing, broken or, unless it was found by its name, lacks `key`."""
         try:
             with open(path, encoding="utf-8-sig") as file:
                 entries = list(_entries(path, file.read(), key))
@@ -41,7 +41,8 @@ class Metadata:
             if entry.get(key) not in (None, ""):
                 by_name.setdefault(str(entry[key]), []).append(entry)
         metadata = cls(path, keys, by_name)
-        metadata.check([key])
+        if not found_by_name:
+            metadata.check([key])
         return metadata
 
     def check(self, keys: Iterable[str]) -> None:

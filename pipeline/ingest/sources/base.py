@@ -44,6 +44,7 @@ class Found:
     offset and length mean then. `address` is what the id hangs on where that is not the canonical URL.
     `state` changes when the bytes behind the address may have changed. `refused` is an outcome known before
     fetching (`opt_out`), `refused_detail` its reason in words. `extra` fills the columns the source declares.
+    `license_url` may hold words such as CC BY 4.0; the listing tells them from links.
     """
 
     url: str = ""

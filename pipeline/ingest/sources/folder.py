@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import pyarrow as pa
 from pydantic import Field, model_validator
@@ -18,6 +19,7 @@ from pydantic import Field, model_validator
 from pipeline.errors import SourceError
 from pipeline.ingest.sources._metadata import Metadata
 from pipeline.ingest.sources._sidecars import (
+    CAPTION_KEYS,
     LABEL_KEYS,
     LICENSE_KEYS,
     PICTURES,
@@ -33,8 +35,15 @@ from pipeline.ingest.sources.base import Found, Log, Source, SourceSettings, Web
 _SIDECARS = (".txt", ".caption", ".json")
 
 
+_OF_ALL = ("metadata.jsonl", "metadata.csv")
+"""Names by which Hugging Face's imagefolder finds files that describe the pictures in and below their folder."""
+_REPEATS = re.compile(r"^\d+_(?=.)")
+
+
 class FolderSource(Source):
     """Takes all of a folder's pictures, whatever their names, that `include` lets through."""
+
+    version: ClassVar[int] = 2
 
     class Settings(SourceSettings):
         kind: Literal["folder"] = Field("folder", description="pictures in a local folder, with their sub-folders")
@@ -48,11 +57,13 @@ class FolderSource(Source):
             "metadata file, <stem>.txt, <stem>.caption (a caption per line) or <stem>.json beside the picture; name: "
             "the file name in words, only where nothing before it gave one"
         )
-        label_from: Literal["none", "parent", "json", "metadata"] = Field(
-            "none", description="where the class comes from: parent: the folder the picture lies in"
+        label_from: Literal["none", "parent", "kohya", "json", "metadata"] = Field(
+            "none", description="where the class comes from: parent: the folder the picture lies in; kohya: the same "
+            "without kohya's repeats, cat for 10_cat; the repeats themselves are not used, `weigh` is for that"
         )
         metadata: str = Field(
-            "", description="JSON, JSONL or CSV file about the pictures, relative to the folder; one object per picture"
+            "", description="JSON, JSONL or CSV file about the pictures, one object each, relative to the folder; "
+            "empty: metadata.jsonl or metadata.csv in any folder, with paths from there (Hugging Face's imagefolder)"
         )
         metadata_key: str = Field(
             "file_name", description="its key that names the picture: path inside the folder, file name or stem"
@@ -66,8 +77,6 @@ class FolderSource(Source):
         def _metadata_is_named(self) -> FolderSource.Settings:
             if self.label_from == "metadata" and not self.metadata_label:
                 raise ValueError("label_from is metadata, but metadata_label names no key of it")
-            if not self.metadata and (self.metadata_label or self.metadata_license or self.metadata_keep):
-                raise ValueError("metadata_* keys are named, but `metadata` names no file")
             return self
 
     def __init__(self, settings: SourceSettings) -> None:
@@ -75,10 +84,35 @@ class FolderSource(Source):
         self._own = cast(FolderSource.Settings, settings)
 
     @cached_property
-    def _metadata(self) -> Metadata | None:
-        if not self._own.metadata:
-            return None
-        return Metadata.read(os.path.join(self._root, self._own.metadata), self._own.metadata_key)
+    def _metadata(self) -> dict[str, Metadata]:
+        """Folder (with / at its end, empty for the root) → what describes its pictures. Raises SourceError."""
+        if self._own.metadata:
+            return {"": Metadata.read(os.path.join(self._root, self._own.metadata), self._own.metadata_key)}
+        found: dict[str, Metadata] = {}
+        for path in self._files:
+            folder, name = path[:path.rfind("/") + 1], path.rpartition("/")[2]
+            if name in _OF_ALL and folder not in found:
+                read = Metadata.read(os.path.join(self._root, path), self._own.metadata_key, found_by_name=True)
+                if self._own.metadata_key in read.keys:
+                    found[folder] = read
+        return found
+
+    def _entries(self, path: str) -> list[dict[str, Any]]:
+        """What the nearest metadata file says of a picture."""
+        folder = path[:path.rfind("/") + 1]
+        while True:
+            here = self._metadata.get(folder)
+            if here is not None and (entries := here.entries(path[len(folder):])):
+                return entries
+            if not folder:
+                return []
+            folder = folder[:folder.rfind("/", 0, -1) + 1]
+
+    @property
+    def _caption_keys(self) -> tuple[str, ...]:
+        """The metadata's keys with captions; of files found by their name also the usual ones."""
+        usual = () if self._own.metadata else CAPTION_KEYS
+        return tuple(dict.fromkeys((*self._own.metadata_captions, *usual)))
 
     @cached_property
     def _root(self) -> str:
@@ -91,10 +125,14 @@ class FolderSource(Source):
         return path
 
     def columns(self) -> dict[str, pa.DataType]:
-        own, metadata = self._own, self._metadata  # opened here, so that faults are found before any work
-        if metadata is not None:
-            captions = own.metadata_captions if "metadata" in own.caption_from else ()
-            metadata.check((*captions, *own.metadata_keep, *filter(None, (own.metadata_label, own.metadata_license))))
+        own, found = self._own, self._metadata  # opened here, so that faults are found before any work
+        named = (*own.metadata_keep, *filter(None, (own.metadata_label, own.metadata_license)))
+        if named and not found:
+            raise SourceError(f"source {own.name!r}: keys of a metadata file are named, but {own.path} holds none",
+                              hint=f"name it as `metadata`, or call it {' or '.join(_OF_ALL)}")
+        for metadata in found.values():
+            captions = own.metadata_captions if own.metadata and "metadata" in own.caption_from else ()
+            metadata.check((*captions, *named))
         return dict.fromkeys(self._own.metadata_keep, pa.string())
 
     @cached_property
@@ -110,13 +148,14 @@ class FolderSource(Source):
             below[:] = [name for name in below if not name.startswith(".")]
             inside = "" if folder == self._root else os.path.relpath(folder, self._root).replace(os.sep, "/") + "/"
             for name in names:
-                if not name.startswith(".") and name.lower().endswith((*PICTURES, *_SIDECARS)):
+                wanted = name in _OF_ALL or name.lower().endswith((*PICTURES, *_SIDECARS))
+                if wanted and not name.startswith("."):
                     found[inside + name] = _state(os.path.join(folder, name))
         return dict(sorted(found.items(), key=lambda entry: os.fsencode(entry[0])))
 
     def fingerprint(self) -> str:
-        """Changes with the path, size or mtime of any picture, sidecar or the metadata file."""
-        digest = hashlib.blake2b(digest_size=16)
+        """Changes with the path, size or mtime of any picture, sidecar or metadata file, and when the folder moves."""
+        digest = hashlib.blake2b(os.fsencode(self._root) + b"\0", digest_size=16)
         for path, state in self._files.items():
             digest.update(os.fsencode(path) + b"\0" + state.encode() + b"\0")
         if self._own.metadata:
@@ -138,7 +177,7 @@ class FolderSource(Source):
 
     def _found(self, path: str, log: Log) -> Found:
         stem = path[:path.rfind(".")]
-        entries = self._metadata.entries(path) if self._metadata is not None else []
+        entries = self._entries(path)
         side = self._json(f"{stem}.json", log) if f"{stem}.json" in self._files else {}
         captions = list(self._captions(path, stem, entries, side))
         first = entries[0] if entries else {}
@@ -163,8 +202,7 @@ class FolderSource(Source):
     def _texts(self, origin: str, path: str, stem: str, entries: list[dict[str, Any]], side: dict[str, Any],
                ) -> list[str]:
         if origin == "metadata":
-            keys = self._own.metadata_captions
-            return [text for entry in entries for key in keys for text in texts_of(entry.get(key))]
+            return [text for entry in entries for key in self._caption_keys for text in texts_of(entry.get(key))]
         if origin in ("txt", "caption") and f"{stem}.{origin}" in self._files:
             return caption_lines(self._read(f"{stem}.{origin}"))
         if origin == "json":
@@ -173,10 +211,15 @@ class FolderSource(Source):
 
     def _label(self, path: str, entry: dict[str, Any], side: dict[str, Any]) -> str | None:
         if self._own.label_from == "parent":
-            return os.path.basename(os.path.dirname(path)) or os.path.basename(self._root)
+            return self._parent(path)
+        if self._own.label_from == "kohya":
+            return _REPEATS.sub("", self._parent(path))
         if self._own.label_from == "metadata":
             return text_of(entry.get(self._own.metadata_label))
         return first_of(side, LABEL_KEYS) if self._own.label_from == "json" else None
+
+    def _parent(self, path: str) -> str:
+        return os.path.basename(os.path.dirname(path)) or os.path.basename(self._root)
 
     def _json(self, path: str, log: Log) -> dict[str, Any]:
         value = json_object(self._read(path))

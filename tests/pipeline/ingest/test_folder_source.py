@@ -15,6 +15,7 @@ from pipeline.errors import SourceError
 from pipeline.ingest.sources.base import Found, Log, Page
 from pipeline.ingest.sources.folder import FolderSource
 from tests.pipeline.ingest.hostile import PICTURE
+from tests.pipeline.ingest.test_ingest_stage import ingest
 
 
 class NoWeb:
@@ -140,6 +141,45 @@ def test_fingerprint_follows_path_size_and_mtime(tmp_path: Path) -> None:
         step()
         seen.add(source(tmp_path).fingerprint())
         assert len(seen) == number + 2
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("metadata.jsonl", '{"file_name": "a.png", "text": "of the root", "kind": "x"}\n'
+                       '{"file_name": "sub/a.png", "caption": ["one", "two"]}\n'
+                       '{"file_name": "sub/b.png", "text": "no"}\n'),
+    ("metadata.csv", "file_name,text,caption,kind\na.png,of the root,,x\nsub/a.png,one,two,\nsub/b.png,no,,\n"),
+])
+def test_metadata_of_an_imagefolder_is_found_by_its_name(tmp_path: Path, name: str, text: str) -> None:
+    """https://huggingface.co/docs/datasets/image_dataset: file_name counts from the file's own folder."""
+    fill(tmp_path, {"a.png": PICTURE, "sub/a.png": PICTURE, "sub/b.png": PICTURE, "c.png": PICTURE, "c.txt": "own",
+                    name: text, "sub/metadata.csv": "file_name,text\nb.png,nearer\n"})
+    assert captions(rows(tmp_path)) == {
+        "a.png": {"of the root": "metadata"}, "sub/a.png": {"one": "metadata", "two": "metadata"},
+        "sub/b.png": {"nearer": "metadata"}, "c.png": {"own": "txt"}}
+    assert captions(rows(tmp_path, caption_from=["txt"]))["a.png"] == {}
+    (tmp_path / "sub" / "metadata.csv").unlink()
+    assert [row.extra["kind"] for row in rows(tmp_path, metadata_keep=["kind"])] == ["x", None, None, None]
+
+
+def test_other_files_of_that_name_are_left_alone(tmp_path: Path) -> None:
+    fill(tmp_path, {"a.png": PICTURE, "metadata.jsonl": '{"id": 7}\n'})
+    assert captions(rows(tmp_path)) == {"a.png": {"a": "name"}}
+    with pytest.raises(SourceError, match="holds none"):
+        rows(tmp_path, metadata_label="kind")
+
+
+def test_classes_of_kohyas_folders(tmp_path: Path) -> None:
+    fill(tmp_path, {"10_cat/1.png": PICTURE, "2_sks dog/2.png": PICTURE, "bird/3.png": PICTURE, "7_/4.png": PICTURE})
+    assert {row.address: row.label for row in rows(tmp_path, label_from="kohya")} == {
+        "10_cat/1.png": "cat", "2_sks dog/2.png": "sks dog", "bird/3.png": "bird", "7_/4.png": "7_"}
+
+
+def test_licences_in_words_are_no_links(tmp_path: Path) -> None:
+    fill(tmp_path, {"a.png": PICTURE, "a.json": '{"license": "CC BY 4.0"}', "b.png": PICTURE,
+                    "b.json": '{"license": "https://l.example/by"}', "c.png": PICTURE, "c.json": '{"license": ["x"]}'})
+    found, _ = ingest(tmp_path / "run", {"sources": [{"kind": "folder", "name": "f", "path": str(tmp_path)}]})
+    assert [(row["license_url"], row["license"]) for row in found] == [
+        (None, "CC BY 4.0"), ("https://l.example/by", None), (None, None)]
 
 
 def test_a_dangling_link_is_a_row(tmp_path: Path) -> None:

@@ -321,7 +321,6 @@ def test_an_unreachable_site_is_one_clear_line(tmp_path: Path) -> None:
     ({"sources": [{"kind": "folder", "name": "../s", "path": "a"}]}, "pattern"),
     ({"sources": [{"kind": "sight", "name": "s"}]}, "site"),
     ({"sources": [{"kind": "folder", "name": "s", "path": "a", "label_from": "metadata"}]}, "metadata_label"),
-    ({"sources": [{"kind": "folder", "name": "s", "path": "a", "metadata_keep": ["x"]}]}, "names no file"),
 ])
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
