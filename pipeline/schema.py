@@ -81,7 +81,8 @@ INGEST = TableSchema((
     Column("occurrence", pa.int32(), "0 for the first row with this address, then 1, 2, …"),
     Column("page_url", pa.string(), "the page on which the picture was found"),
     Column("captions", STRINGS, "captions found at this occurrence, in order of preference, unchanged"),
-    Column("caption_origins", STRINGS, "where each caption came from: alt, figcaption, title, txt, json, name"),
+    Column("caption_origins", STRINGS, "where each caption came from: alt, figcaption, caption (an element of that "
+           "class beside the picture), title, aria-label, og:image:alt, json-ld:…, txt, json, name"),
     Column("label", pa.string(), "class given by the source, if any"),
     Column("license_url", pa.string(), "licence link found with the picture"),
     Column("license", pa.string(), "licence in words, where the source gives words and no link"),

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from multidict import CIMultiDict
@@ -159,4 +160,4 @@ def _page_of(answer: Answer, body: bytes, settings: FetchSettings) -> Page:
     kind = (answer.values("content-type") or ("",))[0]
     page = read_page(answer.url, body, kind, opt_outs=settings.opt_outs, respect_tdm=settings.respect_tdm)
     in_header = opted_out(answer, settings)
-    return page if in_header is None else Page(page.url, "ok", "", page.pictures, page.links, in_header)
+    return page if in_header is None else replace(page, opt_out=in_header)

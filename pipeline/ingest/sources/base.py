@@ -77,7 +77,8 @@ class Picture:
 class Page:
     """What came of reading one page. `url` is the address after redirects; `outcome` is `ok` for HTML.
 
-    `opt_out` is the directive by which the page keeps its pictures out of training, if any.
+    `opt_out` is the directive by which the page keeps its pictures out of training, `canonical` the address that the
+    page itself prefers, if any.
     """
 
     url: str
@@ -86,6 +87,7 @@ class Page:
     pictures: tuple[Picture, ...] = ()
     links: tuple[str, ...] = ()
     opt_out: str | None = None
+    canonical: str | None = None
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,7 @@ class _Walk:
         self._left = own.max_pages
         self._asked = set[str]()
         self._ahead: dict[str, None] = {}
+        self._shown: dict[tuple[str, int], str] = {}
         self.arrived = set[str]()
 
     def listed(self) -> Iterator[str]:
@@ -160,7 +161,8 @@ class _Walk:
                 if first and page.outcome == "ok":
                     self._scope.add(page.url)
                 if self._arrives(page):
-                    yield page
+                    if self._is_new(page):
+                        yield page
                     self._look_ahead(page.links)
         self._log.count("pages beyond the limits", sum(1 for _ in new))
 
@@ -174,6 +176,16 @@ class _Walk:
             self._asked.add(page.url)
             return True
         return False
+
+    def _is_new(self, page: Page) -> bool:
+        """Whether no page with the same canonical address has shown just the same pictures.
+
+        The address alone would not do: on many sites the second page of a gallery names the first.
+        """
+        key = page.canonical or page.url, hash(page.pictures)
+        again = self._shown.setdefault(key, page.url) != page.url
+        self._log.count("pages met again under another address", again)
+        return not again
 
     def _look_ahead(self, links: Iterable[str]) -> None:
         for link in links:

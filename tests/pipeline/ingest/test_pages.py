@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.ingest.pages import parse_srcset, read_page
+from pipeline.ingest.pages import read_page
 from pipeline.ingest.sources.base import Picture
+from pipeline.ingest.srcset import parse_srcset
 
 URL = "https://site.example/gallery/page.html"
 
@@ -66,7 +67,7 @@ PAGES: dict[str, tuple[str, list[tuple[str, dict[str, str]]]]] = {
         '<figure class="gallery"><img src="1.jpg" alt="one"><a href="2-big.jpg"><img src="2.jpg"></a>'
         "<figcaption>Harbour at night</figcaption></figure>",
         [("https://site.example/gallery/1.jpg", {"alt": "one", "figcaption": "Harbour at night"}),
-         ("https://site.example/gallery/2.jpg", {"figcaption": "Harbour at night"})],
+         ("https://site.example/gallery/2-big.jpg", {"figcaption": "Harbour at night"})],
     ),
     "nested figures keep their own words": (
         '<figure><figure><img src="1.jpg"><figcaption>inner</figcaption></figure><img src="2.jpg"><figcaption>outer'

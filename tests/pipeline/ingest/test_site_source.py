@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -206,3 +207,17 @@ def test_a_site_without_a_start_or_whose_sitemap_is_away_is_said() -> None:
         SiteSource.Settings.model_validate({"name": "s"})
     with pytest.raises(SourceError, match=r"http://h/map\.xml: not_found"):
         crawl(Paper({}), start=(), sitemaps=("http://h/map.xml",))
+
+
+def test_a_page_under_two_addresses_is_read_once_and_a_second_page_that_claims_to_be_the_first_is_kept() -> None:
+    class Claims(Paper):
+        def _page(self, url: str) -> Page:
+            page = super()._page(url)
+            shown = (Picture("http://h/1.png"),) if "page=2" not in url else (Picture("http://h/2.png"),)
+            return replace(page, pictures=shown, canonical="http://h/a") if "/a" in url else page
+
+    links = {"http://h/": ["http://h/a?utm=1", "http://h/a", "http://h/a?page=2"], "http://h/a": [],
+             "http://h/a?utm=1": ["http://h/found"], "http://h/a?page=2": [], "http://h/found": []}
+    rows, log = crawl(Claims(links))
+    assert pages_of(rows) == ["http://h/", "http://h/a?utm=1", "http://h/a?page=2", "http://h/found"]
+    assert log.counts["pages met again under another address"] == 1
