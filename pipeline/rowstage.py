@@ -81,6 +81,9 @@ class RowStage(Stage):
     carried: tuple[str, ...] = ("id",)
     """Columns copied from the input into the main table."""
 
+    live: Callable[[], list[str]] | None = None
+    """Lines that tell people more while values are computed."""
+
     @abstractmethod
     def steps(self, run: Run) -> list[Step]: ...
 
@@ -111,7 +114,7 @@ class RowStage(Stage):
         memo.load(output.previous, step.table, namespace, holds)
         name = f"{self.name} {step.table}".strip()
         plan = _Plan(step, rows, memo, namespace)
-        with run.progress.task(name, plan.ahead()) as task, \
+        with run.progress.task(name, plan.ahead(), self.live) as task, \
                 closing(run.engine.as_done(step.worker, plan.jobs(), kind=step.kind, rescue=_rescue(step))) as results:
             for number, values in results:
                 memo.fill(number, values.select(columns).cast(schema))

@@ -30,6 +30,7 @@ from pipeline.ingest.magic import HEAD, sniff
 from pipeline.ingest.outcomes import AWAY, OK
 from pipeline.ingest.packed import Unpacker
 from pipeline.ingest.settings import FetchSettings
+from pipeline.ingest.tally import Tally
 from pipeline.ingest.web import Courier
 from pipeline.schema import INGEST, TableSchema
 from pipeline.tars import Gathered, TarWriter
@@ -76,11 +77,12 @@ class _Arrived:
 class FetchWorker:
     """Made once per process; called with chunks of the columns READS, returns VALUES row for row."""
 
-    def __init__(self, settings: FetchSettings, data: str, ban: Ban = NOTHING) -> None:
+    def __init__(self, settings: FetchSettings, data: str, ban: Ban = NOTHING, tally: Tally | None = None) -> None:
         self._courier = Courier(settings, ban)
         self._unpacker = Unpacker(settings.max_bytes)
         self._data = data
         self._room, self._spools = Room(), set[Spool]()
+        self._tally = tally or Tally()
 
     @property
     def ahead(self) -> int:
@@ -96,7 +98,7 @@ class FetchWorker:
         from another thread when there is nothing to wait for any more."""
         rows, spool = chunk.select(list(READS)).to_pylist(), Spool(self._room)
         self._spools.add(spool)
-        wait = self._courier.start(lambda fetcher: _fetch_all(fetcher, self._unpacker, rows, spool), ready)
+        wait = self._courier.start(lambda fetcher: _fetch_all(fetcher, self._unpacker, rows, spool, self._tally), ready)
 
         def finish() -> pa.Table:
             try:
@@ -120,9 +122,15 @@ class FetchWorker:
 
 
 async def _fetch_all(
-    fetcher: Fetcher, unpacker: Unpacker, rows: Sequence[dict[str, Any]], spool: Spool
+    fetcher: Fetcher, unpacker: Unpacker, rows: Sequence[dict[str, Any]], spool: Spool, tally: Tally
 ) -> list[_Arrived]:
-    return list(await asyncio.gather(*(_fetch(fetcher, unpacker, row, spool) for row in rows)))
+    async def counted(row: dict[str, Any]) -> _Arrived:
+        under_way = tally.begin(row["url"] if row["refused"] is None and row["inside"] is None else None)
+        arrived = await _fetch(fetcher, unpacker, row, spool)
+        tally.end(under_way, arrived.row.fetch_outcome, arrived.row.length or 0)
+        return arrived
+
+    return list(await asyncio.gather(*(counted(row) for row in rows)))
 
 
 async def _fetch(fetcher: Fetcher, unpacker: Unpacker, row: dict[str, Any], spool: Spool) -> _Arrived:

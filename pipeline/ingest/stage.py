@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import ClassVar
@@ -22,6 +23,7 @@ from pipeline.ingest.outcomes import AWAY
 from pipeline.ingest.settings import IngestSettings
 from pipeline.ingest.sources import build
 from pipeline.ingest.sources.base import Log, Source
+from pipeline.ingest.tally import Tally, counted
 from pipeline.ingest.web import LazyWeb
 from pipeline.manifest import read_part
 from pipeline.memo import Holds
@@ -45,6 +47,7 @@ class IngestStage(RowStage):
     counted: ClassVar[str | None] = "fetch_outcome"
 
     def __init__(self) -> None:
+        self._tally = Tally()
         self._sources: list[Source] = []
         self._listing: Guarded | None = None
         self._ban: Ban | None = None
@@ -98,7 +101,9 @@ class IngestStage(RowStage):
             sessions.enter_context(closing(listing))
             columns = (*CARRIED, *source_columns(self.sources(run)))
             self.carried = tuple(column.name for column in columns)
+            self.live = self._tally.lines
             super().execute(run, output)
+            _say_outcomes(run, output)
             output.layout = listing.layout
 
     def steps(self, run: Run) -> list[Step]:
@@ -107,7 +112,7 @@ class IngestStage(RowStage):
             table="", values=TableSchema((ID, *VALUES.columns, VALUE_KEY)),
             namespace={"version": FETCH_VERSION, "manners": manners(fetch)},
             reads=READS, key=("url", "state", "refused"), kind="inline", chunk_rows=_settings(run).chunk_rows,
-            worker=partial(FetchWorker, fetch, run.data, self.ban(run)),
+            worker=partial(FetchWorker, fetch, run.data, self.ban(run), self._tally),
         )]
 
     def holds(self, run: Run, output: Output) -> Holds | None:
@@ -188,6 +193,18 @@ def _keep_only(folder: str, names: set[str]) -> None:
     for name in storage.names(folder):
         if name not in names:
             storage.remove(storage.join(folder, name))
+
+
+def _say_outcomes(run: Run, output: Output) -> None:
+    """One line per source: how its rows ended, those of earlier runs included."""
+    outcomes: dict[str, Counter[str]] = {}
+    folder = run.manifests.folder(output.stage.name)
+    for part in output.tables[""]:
+        rows = read_part(folder, part, ["source", "fetch_outcome"])
+        for each in rows.group_by(["source", "fetch_outcome"]).aggregate([([], "count_all")]).to_pylist():
+            outcomes.setdefault(each["source"], Counter())[each["fetch_outcome"]] += each["count_all"]
+    for name, counts in outcomes.items():
+        run.progress.say(f"  {name}: {counted(counts)}")
 
 
 def _said(source: Source, log: Log) -> str:
