@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,3 +93,18 @@ def test_a_moved_project_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     places = ["container", "offset", "length", "sha256"]
     for row in pipeline.open("manifests/mine").stage("ingest").located("data/mine").arrow(places).to_pylist():
         storage.read_range(row["container"], row["offset"], row["length"], sha256=row["sha256"])
+
+
+@pytest.mark.parametrize("where", [".", "data"])
+def test_a_run_does_not_read_what_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Manifests, raw tars and shards lie in the working folder, as may the pictures."""
+    pictures = three()
+    monkeypatch.chdir(tmp_path)
+    recipe = RECIPE.replace("pictures", "nothing").replace("shards/*.tar", where).replace("dataset", where)
+    folder = re.compile(r'\[\[ingest.sources]]\nkind = "folder".*?(?=\[\[)', re.DOTALL)
+    Path("mine.toml").write_text(folder.sub("", recipe))
+    write(Path("data/0.parquet"), {"image": images(pictures[0], pictures[2])})
+    Path("data/0.tar").write_bytes(tar_of([("0.png", pictures[1])]))
+    done, rows = run_all(LocalEngine(1))
+    assert ([row["fetch_outcome"] for row in rows], done) == (["ok"] * 3, list(STAGES))
+    assert run_all(Idle(1)) == ([], rows)

@@ -13,6 +13,8 @@ from pipeline.errors import SourceError
 from pipeline.ingest.sources.base import Log
 
 _WILD = re.compile(r"[*?\[]")
+_OF_A_RUN = re.compile(r"(.+/)(?:raw/raw-[0-9a-f]{32}\.tar|shards/index\.json|ingest/receipt\.json)")
+"""What gives away the folders that a run itself writes, which may well lie below the pictures it reads."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ def containers(given: str, endings: Sequence[str], source: str, *, what: str, hi
         root, found = fixed.rpartition("/")[0], storage.glob(path)
     else:
         root = path.rstrip("/") or "/"
-        found = [storage.join(path, name) for name in storage.find(path)] if path else []
+        found = [storage.join(path, name) for name in _others(storage.find(path))] if path else []
     found = [each for each in found if each.lower().endswith(tuple(endings)) and not _is_folder(each)]
     if not found:
         raise SourceError(f"source {source!r}: no {what} at {given}", hint=hint)
@@ -57,6 +59,12 @@ def say_ageless(found: Sequence[Container], log: Log) -> None:
     """Tell in the log of files whose changes would go unnoticed."""
     log.count("files whose server gives neither ETag nor Last-Modified: changes show by their length alone",
               sum(storage.ageless(each.state, each.url) for each in found))
+
+
+def _others(names: list[str]) -> list[str]:
+    """All but what lies in runs' own folders below; the folder that is asked for may be one."""
+    runs = tuple({match[1] for name in names if (match := _OF_A_RUN.fullmatch(name)) is not None})
+    return [name for name in names if not name.startswith(runs)]
 
 
 def _is_folder(path: str) -> bool:
