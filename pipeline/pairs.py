@@ -13,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from pipeline.nearby import near_pairs
 from pipeline.schema import EDGES, THUMB_BYTES
@@ -137,6 +135,9 @@ class Neighbours:
 
     def _groups(self, ids: pa.Array, a: NDArray[np.int64], b: NDArray[np.int64]) -> pa.Array:
         count, rank = len(ids), ranks(pa.chunked_array([ids]))
+        from scipy.sparse import coo_matrix  # a fifth of a second that other commands need not wait for
+        from scipy.sparse.csgraph import connected_components
+
         _, labels = connected_components(coo_matrix((np.ones(len(a)), (a, b)), shape=(count, count)), directed=False)
         order = np.lexsort((rank, labels))
         new = np.concatenate([[True], labels[order][1:] != labels[order][:-1]])[:count]

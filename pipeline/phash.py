@@ -8,7 +8,6 @@ row, the first bit most significant.
 from __future__ import annotations
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -30,6 +29,8 @@ def reduced(grey: Image.Image) -> NDArray[np.uint8]:
 def hashes(reduced_nhw: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """uint8 (n, 32, 32) → uint64 (n,)."""
     # fftpack, which imagehash calls, promotes uint8 to float64 as well; the transforms agree to the last bit.
+    import scipy.fft  # slow to import, and few commands need it
+
     values = reduced_nhw.astype(np.float64)
     spectrum = scipy.fft.dct(scipy.fft.dct(values, axis=1), axis=2)[:, :LOW, :LOW].reshape(-1, BITS)
     bits = spectrum > np.median(spectrum, axis=1, keepdims=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 
 SIDE = 32
@@ -58,6 +57,8 @@ def _active_tiles(luma: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def _band_powers(tiles: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Variance (levels²) of each tile within LOW and within HIGH, by Hann-windowed periodogram."""
     window, low, high = _plan()
+    import scipy.fft  # slow to import, and few commands need it
+
     values = tiles.astype(np.float32)
     values -= values.mean(axis=(1, 2), keepdims=True)
     spectrum = scipy.fft.rfft2(values * window).reshape(len(tiles), -1)

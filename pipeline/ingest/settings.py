@@ -22,7 +22,8 @@ class FetchSettings(Settings):
         "required when a source lies on the web"
     )
     concurrency: int = Field(64, ge=1, description="requests under way at once, over all hosts")
-    connections_per_host: int = Field(4, ge=1, description="requests under way at once to one host")
+    connections_per_host: int = Field(4, ge=1, description="requests under way at once to one host; fewer for one "
+                                      "that answers 429 or 503, until it answers well again")
     delay_s: float = Field(
         0.0, ge=0, description="pause between two requests to one host, seconds; a longer Crawl-delay in "
         "robots.txt wins, up to max_wait_s"
