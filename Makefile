@@ -45,6 +45,7 @@ bench: $(VENV)/test ## Accuracy of the checks on the demo, speed of fetching, me
 	@$(BIN)/python tests/benchmarks/columns.py
 	@$(BIN)/python tests/benchmarks/ingest.py $(if $(IMG2DATASET),--img2dataset "$(IMG2DATASET)")
 	@$(BIN)/python tests/benchmarks/long_list.py
+	@$(BIN)/python tests/benchmarks/blocklist.py
 
 soak: $(VENV)/test ## The long tests: three demo seeds, kill -9 at many moments, damaged files, a whole training
 	@$(BIN)/python -m pytest -m soak

@@ -15,6 +15,7 @@ from pipeline.ingest.sources.base import Log
 from pipeline.settings import Settings
 
 _TABLES = ("parquet", "csv", "tsv", "jsonl", "ndjson")
+SHA256_HEX = 64
 COLUMNS = ("sha256", "phash", "distance", "host", "url")
 """Columns of a list in a table format; others are not looked at."""
 
@@ -149,6 +150,8 @@ def _parsed(text: str, parse: Callable[[str], Rule]) -> Rule:
 
 def line_rule(text: str, distance: int) -> Rule:
     """A line of a text file. Raises ValueError, naming the right form."""
+    if len(text) == SHA256_HEX and text.isalnum():  # most lines of most long lists
+        return _parsed(text, sha256_rule)
     named = {"sha256:": sha256_rule, "phash:": lambda rest: phash_rule(rest, distance), "host:": host_rule,
              "url:": url_rule}
     for prefix, parse in named.items():

@@ -25,6 +25,7 @@ Refusal = tuple[str, str]
 MOST_BITS = 16
 """Largest distance of a perceptual rule: beyond, unrelated pictures begin to match."""
 
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _AT_HOST = re.compile(r"^(?:\*|https?)://([^*/]+)/")
 
 
@@ -42,7 +43,7 @@ class Rule:
 
 def sha256_rule(text: str) -> Rule:
     """Raises ValueError with the right form."""
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
+    if not _SHA256.fullmatch(text):
         raise ValueError("a SHA-256 is 64 hex digits, as `sha256sum` prints it")
     return Rule("sha256", text.lower())
 
@@ -112,8 +113,9 @@ class RuleSet:
 
     def add(self, rule: Rule, why: str | None = None) -> None:
         """`why` takes the rule's place in the detail of rows that it keeps out."""
-        words = why or str(rule)
-        state = hashlib.blake2b(f"{rule}\0{words}".encode(), digest_size=16).digest()
+        words = why or (rule.value if rule.kind == "sha256" else str(rule))
+        whole = f"{rule.kind}\0{rule.value}\0{rule.distance}\0{words}"
+        state = hashlib.blake2b(whole.encode(), digest_size=16).digest()
         self._state += int.from_bytes(state, "big")  # a sum: the order of a list decides nothing
         if rule.kind == "sha256":
             self._sha256.append((bytes.fromhex(rule.value), _tag(why, self._whys)))
