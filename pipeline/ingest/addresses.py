@@ -27,6 +27,8 @@ _PLAIN = re.compile(
 )
 """Addresses that are canonical as they are: plain names as host, no escape, no port, no segment that begins with a
 dot. Most addresses of a long list are, and a pattern is twenty times as fast as taking them apart."""
+_NO_HOST = re.compile(r"""[\x00-\x20\x7f%\\<>"'^|#?@]""")
+"""Forbidden in host names (WHATWG URL, section 3.5), and quotes, which only broken markup puts there."""
 _SEPARATOR = b"\x00"
 _MAX_LENGTH = 8192
 
@@ -43,7 +45,9 @@ def _taken_apart(url: str, base: str | None = None) -> str | None:
     try:
         absolute = urljoin(base, text) if base and not _HAS_SCHEME.match(text) else text
         parsed = URL(absolute)
-        if parsed.scheme not in _HTTP or not parsed.raw_host or any(c in parsed.raw_host for c in " %\\<>\"'"):
+        if parsed.scheme not in _HTTP or not parsed.raw_host or _NO_HOST.search(parsed.raw_host):
+            return None
+        if "[" in absolute and "[" in urlsplit(absolute).netloc and ":" not in parsed.raw_host:  # IPvFuture, or none
             return None
         host = _dotted(parsed.raw_host)
         bare = (parsed if host == parsed.raw_host else parsed.with_host(host)).with_fragment(None).with_user(None)

@@ -26,6 +26,9 @@ from pipeline.ingest.settings import FetchSettings
 from pipeline.ingest.sources.base import File, Page
 
 Result = TypeVar("Result")
+
+_BIG = 1 << 18
+"""Bytes from which a page is read in a thread of its own."""
 _THREADS = 32  # they wait for name servers and disks
 
 
@@ -153,6 +156,8 @@ async def _page(fetcher: Fetcher, given: str) -> Page:
         return Page(answer.url, answer.outcome, answer.detail)
     body = answer.body.read()
     answer.body.close()
+    if len(body) > _BIG:  # it must not keep the loop from the deadlines of others
+        return await asyncio.to_thread(_page_of, answer, body, fetcher.settings)
     return _page_of(answer, body, fetcher.settings)
 
 
