@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.keyindex import UNKNOWN, Key, KeyIndex
@@ -70,9 +71,9 @@ class Memo:
                 self._take_in(_Place(self._work, part))
         for name in storage.names(self._chunks):
             if name.startswith("chunk-") and name.endswith(".parquet"):
-                chunk = _chunk(self._chunks, name)
-                if chunk is not None:
-                    self._take_in(_Place(self._chunks, chunk))
+                values = _chunk(self._chunks, name)
+                if values is not None:
+                    self._index_values(_Place(self._chunks, PartFile(name, values.num_rows, 0, "")), values)
 
     def slots(self, keys: Sequence[Key | None]) -> np.ndarray:
         """Where the value of each key lies or will lie (uint32); UNKNOWN for new keys and for None."""
@@ -134,9 +135,12 @@ class Memo:
 
     def _take_in(self, place: _Place) -> None:
         url = storage.join(place.folder, place.part.file)
-        if not storage.exists(url) or place.part.bytes not in (0, storage.size(url)) or not _whole(place):
+        if not storage.exists(url) or place.part.bytes != storage.size(url) or not _whole(place):
             return  # lost, cut or damaged: its values are computed again
-        values = read_part(place.folder, place.part, [VALUE_KEY.name] if self._holds is None else self._columns)
+        names = [VALUE_KEY.name] if self._holds is None else self._columns
+        self._index_values(place, read_part(place.folder, place.part, names))
+
+    def _index_values(self, place: _Place, values: pa.Table) -> None:
         keys = values.column(VALUE_KEY.name).to_pylist()
         good = np.ones(len(keys), bool) if self._holds is None else self._holds(values)
         known = self.slots(keys)
@@ -183,13 +187,11 @@ def _whole(place: _Place) -> bool:
     return hashlib.sha256(data).hexdigest() == place.part.sha256
 
 
-def _chunk(folder: str, name: str) -> PartFile | None:
+def _chunk(folder: str, name: str) -> pa.Table | None:
     """A chunk, which no receipt names, read through; None when it is damaged."""
-    import pyarrow.parquet as pq
-
     try:
         with storage.open_read(storage.join(folder, name)) as file:
-            return PartFile(name, pq.read_table(file).num_rows, 0, "")
+            return pq.ParquetFile(file).read(use_threads=False)
     except (pa.ArrowInvalid, OSError):
         return None
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pyarrow.compute as pc
+
 from pipeline.caption import CaptionStage
 from pipeline.dataset import DatasetStage
 from pipeline.dedupe import DedupeStage
@@ -133,5 +135,5 @@ def _kept(run: Run, stage: str) -> int | None:
     column = {"ingest": "fetch_outcome", "measure": "decode_outcome", "filter": "kept", "select": "kept"}.get(stage)
     if column is None:
         return None
-    values = run.manifests.stage(stage).arrow([column]).column(column).to_pylist()
-    return sum(value in (True, "ok") for value in values)
+    counted = (pc.value_counts(part.column(column)).to_pylist() for part in run.manifests.stage(stage).parts([column]))
+    return sum(int(each["counts"]) for part in counted for each in part if each["values"] in (True, "ok"))

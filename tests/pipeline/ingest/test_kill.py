@@ -22,7 +22,7 @@ from pipeline import storage
 from tests.pipeline.ingest import hostile
 from tests.pipeline.ingest.hostile import HTML, Hostile, reply
 
-PICTURES, CHUNK = 160, 8
+PICTURES, CHUNK = 120, 8
 CHUNKS_TWICE = 4
 """What the setting `chunk_rows` promises: so many chunks at most are fetched again."""
 
