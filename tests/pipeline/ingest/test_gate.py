@@ -129,7 +129,7 @@ def test_a_host_that_bears_two_at_once_ends_up_with_few_refusals(tmp_path: Path)
 
 
 def test_retry_after_holds_the_whole_host(tmp_path: Path) -> None:
-    """A date and a number of seconds; meanwhile nobody else may ask."""
+    """While one row waits, nobody else asks."""
     asked = list[float]()
 
     def noted(server: hostile.Hostile, connection: Any, path: str) -> None:
