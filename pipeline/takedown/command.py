@@ -120,7 +120,7 @@ def _lines(told: JsonObject) -> Iterator[Text | Table]:
     for asked in told["already"]:
         yield Text(f"{asked}: was forgotten before")
     for asked in told["matched_nothing"]:
-        yield Text(f"{asked}: no row of this run; it is kept out from now on")
+        yield Text(f"{asked}: no row of this run; it {'is' if told['done'] else 'would be'} kept out from now on")
     if told["trained"]:
         yield Text("models already trained keep what they learnt: `train run --fresh` trains anew")
     if told["done"]:
