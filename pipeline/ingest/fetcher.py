@@ -18,6 +18,7 @@ from pipeline.ingest.gate import HostGate
 from pipeline.ingest.magic import sniff
 from pipeline.ingest.politeness import (
     ROBOTS_BYTES,
+    ROBOTS_REDIRECTS,
     TDM_BYTES,
     WELL_KNOWN_TDM,
     Reservations,
@@ -107,6 +108,7 @@ class Fetcher:
     async def _follow(self, url: str, wish: Wish, *, robots: bool = True) -> Answer:
         """Follow redirects, asking robots.txt and taking a turn at every hop."""
         asked, visited = url, {url}
+        most = self.settings.max_redirects if robots else max(self.settings.max_redirects, ROBOTS_REDIRECTS)
         while True:
             if (kept_out := self.ban.address(url)) is not None:
                 return Answer(kept_out[0], asked, kept_out[1])
@@ -117,7 +119,7 @@ class Fetcher:
                 return answer
             if answer.location in visited:
                 return replace(answer, outcome="redirect_loop", detail=f"back to {answer.location}")
-            if len(visited) > self.settings.max_redirects:
+            if len(visited) > most:
                 return replace(answer, outcome="too_many_redirects", detail=f"more than {len(visited) - 1}")
             url = answer.location
             visited.add(url)

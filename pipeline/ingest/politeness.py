@@ -23,6 +23,11 @@ TDM_BYTES, MOST_TDM_RULES = 1 << 20, 10_000
 ROBOTS_BYTES = 500 * 1024
 """RFC 9309, section 2.5: at least this much of robots.txt is read; the rest is ignored."""
 
+ROBOTS_REDIRECTS = 5
+"""RFC 9309, section 2.3.1.2: so many are followed for robots.txt, whatever is asked for pictures."""
+
+_VERSIONED = re.compile(r"^([ \t]*user-agent[ \t]*:[ \t]*[\w-]+)/[^\r\n]*", re.IGNORECASE | re.MULTILINE)
+_RULE_WITH_QUERY = re.compile(r"^([ \t]*(?:dis)?allow[ \t]*:[^?#\r\n]*\?)([^#\r\n]*)", re.IGNORECASE | re.MULTILINE)
 _SCOPED = re.compile(r"^\s*(\*|[A-Za-z][\w.-]*)\s*:(.*)$", re.DOTALL)
 _VALUED = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 
@@ -108,7 +113,7 @@ class Robots:
         """(outcome, detail) when `url` must not be fetched, None when it may."""
         if self.failure is not None:
             return self.failure, self.detail
-        if self.rules is not None and not self.rules.can_fetch(url, BOT):
+        if self.rules is not None and not self.rules.can_fetch(_with_query_escaped(url), BOT):
             return "robots", "forbidden by robots.txt"
         return None
 
@@ -118,6 +123,18 @@ class Robots:
         return float((self.rules.crawl_delay(BOT) if self.rules is not None else None) or 0.0)
 
 
+def _with_query_escaped(url: str) -> str:
+    """RFC 9309, section 2.2.2: reserved characters in a query match their escapes."""
+    path, mark, query = url.partition("?")
+    return f"{path}{mark}{query.replace(':', '%3A').replace('/', '%2F')}" if mark else url
+
+
+def _as_protego_reads(body: bytes) -> str:
+    """A robots.txt with what Protego does not do by itself: versions after product tokens, and escapes in queries."""
+    text = _VERSIONED.sub(r"\1", body.decode("utf-8", "replace").removeprefix("\ufeff"))
+    return _RULE_WITH_QUERY.sub(lambda rule: _with_query_escaped(rule[1] + rule[2]), text)
+
+
 def robots_from(outcome: str, status: int | None, body: bytes, detail: str) -> Robots:
     """RFC 9309, section 2.3.1: 4xx means no rules; 5xx and no answer mean keep away.
 
@@ -125,7 +142,7 @@ def robots_from(outcome: str, status: int | None, body: bytes, detail: str) -> R
     keeps its own outcome (dns, connect, …), for that is what ails its pictures.
     """
     if outcome == "ok":
-        return Robots(Protego.parse(body[:ROBOTS_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")))
+        return Robots(Protego.parse(_as_protego_reads(body[:ROBOTS_BYTES])))
     if status is not None and 400 <= status < 500 and status != 429:
         return Robots()
     if outcome in ("too_many_redirects", "redirect_loop"):  # section 2.3.1.2: may be taken as unavailable
