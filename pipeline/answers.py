@@ -13,6 +13,8 @@ from difflib import SequenceMatcher
 
 VERSION = 1
 """Rises when another caption, or none, would be found in the same answer."""
+LONGEST = 8192
+"""Characters of an answer that are looked at and kept."""
 NOT_USED = ("empty", "loop", "refusal", "echo", "non_answer")
 
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|$)", re.DOTALL | re.IGNORECASE)
@@ -92,7 +94,7 @@ _CHARS = re.compile(r"([^\W\d_]{1,12}?)\1{7,}|([\u3040-\u30ff\u3400-\u9fff\uac00
 
 def caption_in(answer: str, prompt: str = "") -> tuple[str, str]:
     """The caption in an answer, with tidy spaces, and "" ; or "" and why there is none: one of NOT_USED."""
-    text = _bare(answer, prompt)
+    text = _bare(answer[:LONGEST], prompt)
     words = [word.casefold() for word in _TOKENS.findall(text)]
     if not words:
         return "", "echo" if prompt and prompt.strip().casefold() in answer.casefold() else "empty"

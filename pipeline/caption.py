@@ -23,7 +23,7 @@ from pipeline import answers, clip_files
 from pipeline.candidates import AskForCaptions, ScoreCandidates, WriteCaptions, answer_columns, text_table, unanswered
 from pipeline.captioners import registry
 from pipeline.captioners.base import CaptionerSettings
-from pipeline.checks.caption import Caption, is_weak, settings_in
+from pipeline.checks.caption import REPEATED, Caption, is_weak, settings_in
 from pipeline.receipt import JsonObject
 from pipeline.rowstage import BYTES_LOST, RowStage, Step, Worker
 from pipeline.schema import CAPTION, ID, VALUE_KEY, TableSchema
@@ -39,7 +39,7 @@ else:  # every registered captioner's settings, told apart by `kind`
     _KINDS = [captioner.Settings for captioner in registry().values()]
     AnyCaptioner = Annotated[reduce(or_, _KINDS), Field(discriminator="kind")] if len(_KINDS) > 1 else _KINDS[0]
 
-REASON_READS = ("id", "kept", "pooled_captions", "caption_scores")
+REASON_READS = ("id", "kept", "pooled_captions", "caption_scores", "captions", "failed")
 REMOTE_CHUNK = 64
 """Rows whose answers are kept together: what a kill may cost where each of them may have a price."""
 
@@ -167,6 +167,8 @@ def _why(row: dict[str, Any], settings: CaptionSettings, weak: Caption.Settings,
     texts = [text for text in row["pooled_captions"] or [] if text.strip()]
     if not texts:
         return "empty"
+    if REPEATED in {failed["reason"] for failed in row.get("failed") or []}:  # then what its copies say counts alone
+        texts = [text for text in texts if text not in row["captions"]]
     if all(is_weak(text, weak) for text in texts):  # also those that came from dropped copies
         return "weak"
     scored = zip(row["pooled_captions"], row["caption_scores"] or [], strict=False)

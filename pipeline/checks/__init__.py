@@ -33,7 +33,7 @@ def registry() -> dict[str, Check]:
     """Check name → the check, sorted by name. Raises RecipeError when two share a name or a column."""
     kinds: dict[str, type[Check]] = {
         info.name: _only_check(importlib.import_module(f"{__name__}.{info.name}"))
-        for info in pkgutil.iter_modules(__path__) if info.name != "base"
+        for info in pkgutil.iter_modules(__path__) if info.name != "base" and not info.name.startswith("_")
     }
     for point in entry_points(group="gristmill.checks"):
         if point.name in kinds:

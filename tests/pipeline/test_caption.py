@@ -142,6 +142,16 @@ def test_who_needs_words_and_why() -> None:
     assert every == ["all"] * 8 + [None]
 
 
+def test_words_that_many_pictures_share_count_only_from_copies() -> None:
+    table = rows_of((True, ["our holiday home"], [0.4]), (True, ["our holiday home", "a blue bed"], [0.4, 0.4]),
+                    (True, ["our holiday home"], [0.4]))  # fmt: skip
+    failed = [[{"reason": "repeated_caption"}]] * 2 + [[]]
+    table = table.append_column("failed", pa.array(failed, pa.list_(pa.struct([("reason", pa.string())]))))
+    table = table.append_column("captions", pa.array([["our holiday home"]] * 3))
+    settings = CaptionSettings(when="weak", min_score=0.2, captioners=[{"kind": "coca"}])
+    assert why_captioned(table, settings, CHECK, 0) == ["weak", None, None]
+
+
 def test_a_share_of_good_rows_is_sampled_by_id_alone() -> None:
     good = [(True, ["a red circle"], [0.4])] * 2000
     settings = CaptionSettings(sample=0.25, captioners=[{"kind": "coca"}])

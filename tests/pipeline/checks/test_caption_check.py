@@ -22,7 +22,9 @@ def fails(*captions: str | None, min_words: int = 1) -> bool:
     check = registry()["caption"]
     column = np.empty(1, object)
     column[0] = list(captions)
-    (verdict,) = check.judge({"captions": column}, check.Settings(min_words=min_words))  # type: ignore[call-arg]
+    pictures = np.array([b"picture"], object)
+    settings = check.Settings(min_words=min_words)  # type: ignore[call-arg]
+    verdict, _ = check.judge({"captions": column, "sha256": pictures}, settings)
     assert verdict.reason == "weak_caption"
     return bool(verdict.failed[0])
 
