@@ -8,6 +8,7 @@ whole columns and writes cheap decisions.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -115,14 +116,36 @@ class Output:
             timings={"finished": round(time.time()), "seconds": round(time.time() - self._begun, 3)},
             versions={name: version(name) for name in ("gristmill", "pyarrow", "numpy", "pillow")},
         )
-        folder = self.run.manifests.folder(self.stage.name)
+        folder, written = self.run.manifests.folder(self.stage.name), receipt.to_json()
         if self.run.lease is not None:
             self.run.lease.check()
-        storage.write_bytes(storage.join(folder, RECEIPT), receipt.to_json())
+        storage.write_bytes(storage.join(folder, SETTLING), hashlib.sha256(written).hexdigest().encode())
+        storage.write_bytes(storage.join(folder, RECEIPT), written)
         self.run.manifests.reload()
-        _sweep(folder, receipt)
-        self.stage.settle(self.run, receipt)
+        _settle(self.stage, self.run, receipt)
         return receipt
+
+
+SETTLING = ".settling"
+"""Lies beside a receipt until older generations are removed, and names it by its SHA-256: a run that was killed
+meanwhile is tidied up by the next one."""
+
+
+def _settle(stage: Stage, run: Run, receipt: Receipt) -> None:
+    folder = run.manifests.folder(stage.name)
+    _sweep(folder, receipt)
+    stage.settle(run, receipt)
+    storage.remove(storage.join(folder, SETTLING))
+
+
+def _unsettled(run: Run, stage: str) -> bool:
+    """Whether a run was killed after it had put this very receipt in place."""
+    folder = run.manifests.folder(stage)
+    marker = storage.join(folder, SETTLING)
+    if not storage.exists(marker):
+        return False
+    standing = hashlib.sha256(storage.read_bytes(storage.join(folder, RECEIPT))).hexdigest()
+    return storage.read_bytes(marker) == standing.encode()
 
 
 def _sweep(folder: str, receipt: Receipt) -> None:
@@ -184,6 +207,8 @@ def run_stage(stage: Stage, run: Run, *, force: bool = False) -> tuple[Receipt, 
     state = freshness(stage, run)
     receipt = run.manifests.receipt(stage.name)
     if state.fresh and receipt is not None and not force:
+        if _unsettled(run, stage.name):
+            _settle(stage, run, receipt)
         return receipt, False
     for name in stage.inputs:
         _in_line(run.manifests, name)

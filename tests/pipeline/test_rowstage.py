@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline import stage
 from pipeline.engine import LocalEngine
 from pipeline.manifest import Manifests
 from pipeline.progress import Progress
@@ -185,6 +186,29 @@ def test_a_glob_sees_one_generation(run: Any, tmp_path: Path) -> None:
     for threshold in (1, 3, 5):
         run_stage(Letters(log, threshold=threshold), run)
     assert len(_files(run)) == 3  # seven rows in parts of three
+
+
+def test_a_run_killed_after_its_receipt_is_tidied_up_by_the_next(run: Any, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receipt stands, so nothing is to be done, but older parts and chunks still lie about."""
+    log, folder = tmp_path / "log", Path(run.manifests.url) / "measure"
+    run_stage(Listing(WORDS), run)
+    run_stage(Letters(log, threshold=5), run)
+    with monkeypatch.context() as killed:
+        killed.setattr(stage, "_sweep", _die)
+        with pytest.raises(RuntimeError, match="killed"):
+            run_stage(Letters(log, threshold=1), run)
+    assert len(_files(run)) > 3
+    assert list(folder.rglob("chunk-*"))
+    run.manifests.reload()
+    assert run_stage(Letters(log, threshold=1), run)[1] is False
+    assert len(_files(run)) == 3
+    assert not list(folder.rglob("chunk-*"))
+    assert not (folder / stage.SETTLING).exists()
+
+
+def _die(*_: Any) -> None:
+    raise RuntimeError("killed")
 
 
 def test_the_reason_for_running_names_the_setting(run: Any, tmp_path: Path) -> None:
