@@ -24,6 +24,9 @@ from pipeline.recipe import load
 from pipeline.run import Run
 from tests.pipeline.ingest import hostile
 
+NOISY = 'filter.noise.action="off"'
+"""These pictures are nothing but noise, which makes large files that no two share."""
+
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
@@ -38,7 +41,8 @@ def pictures(tmp_path: Path) -> Path:
 
 def curate(pictures: Path, workdir: Path, *names: str, force: bool = False) -> list[str]:
     """Run stages (all of them without names) in this process; returns those that computed anything."""
-    recipe = load("folder", [f'ingest.sources.0.path="{pictures}"', "engine.workers=1"], workdir=str(workdir))
+    recipe = load("folder", [f'ingest.sources.0.path="{pictures}"', "engine.workers=1", NOISY],
+                  workdir=str(workdir))
     return stages.execute(Run(recipe, Progress(quiet=True)), list(names or stages.STAGES), force=force)
 
 
@@ -177,7 +181,8 @@ def test_a_run_that_was_moved_finds_its_bytes(tmp_path: Path, monkeypatch: pytes
         (tmp_path / "list.jsonl").write_text(json.dumps({"url": f"{site.base}/a.png", "caption": "grey noise"}) + "\n")
         source = f'{{kind="urls", name="l", path="{tmp_path}/list.jsonl", captions=["caption"]}}'
         sets = ['name="moved"', f"ingest.sources=[{source}]",
-                'ingest.fetch.contact="t@example.org"', 'ingest.fetch.allow_hosts=["127.0.0.1"]', "engine.workers=1"]
+                'ingest.fetch.contact="t@example.org"', 'ingest.fetch.allow_hosts=["127.0.0.1"]', "engine.workers=1",
+                NOISY]
 
         def again(workdir: str, *, force: bool = False) -> list[str]:
             run = Run(load("folder", sets, workdir=workdir), Progress(quiet=True))
