@@ -22,6 +22,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two xdist workers on two cores
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test downloads anything; without it every attempt is made five times
 
 settings.register_profile("gristmill", deadline=None)  # a busy machine is no failure
 settings.load_profile("gristmill")
