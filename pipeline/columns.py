@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.checks import registry
 from pipeline.receipt import JsonObject
-from pipeline.schema import EDGES, HELD_OUT, SAMPLES, STAGES, TableSchema
+from pipeline.schema import CLUSTERS, EDGES, HELD_OUT, SAMPLES, STAGES, TableSchema
 
 HEAD = """# The manifests' columns
 
@@ -31,7 +31,8 @@ def as_rows() -> list[JsonObject]:
 
 
 def _tables() -> dict[str, TableSchema]:
-    return {**STAGES, "dedupe/edges": EDGES, "dedupe/held_out": HELD_OUT, "samples.parquet": SAMPLES}
+    return {**STAGES, "dedupe/edges": EDGES, "dedupe/held_out": HELD_OUT, "select/clusters": CLUSTERS,
+            "samples.parquet": SAMPLES}
 
 
 def as_markdown() -> str:

@@ -169,6 +169,13 @@ SELECT = TableSchema((
     Column("choices", pa.list_(CHOICE), "all acceptable captions, best first; the trainer may mix them"),
     Column("original_rejected", pa.string(), "why the original caption was not good enough: empty, weak, mismatch"),
     Column("split", pa.string(), "train or validation; null for dropped rows"),
+    Column("similar_to", pa.string(), "id of the row kept in place of a semantic duplicate"),
+))
+
+CLUSTERS = TableSchema((
+    ID,
+    Column("nearest", pa.list_(pa.int32()), "numbers of the nearest k-means clusters, the row's own first"),
+    Column("to_centre", pa.float32(), "cosine of the embedding with its own cluster's centre"),
 ))
 
 WEIGH = TableSchema((

@@ -3,6 +3,7 @@
 A caption is acceptable when it is not weak itself (see the check `caption`; off, it finds none weak) and its
 CLIP cosine with the picture reaches `min_clip_score`. Originals come first: a new caption replaces an acceptable
 original only when it beats it by `original_margin`. A picture without any acceptable caption is dropped.
+Of pictures that look alike to the CLIP model one stays, when [select.semantic] asks for it; see `pipeline.semantic`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pydantic import Field
 
 from pipeline.checks.caption import Caption, is_weak, settings_in
-from pipeline.receipt import JsonObject
-from pipeline.schema import SELECT, TableSchema
+from pipeline.clusters import count_for, halves, nearest
+from pipeline.errors import RecipeError
+from pipeline.receipt import JsonObject, digest
+from pipeline.schema import CLUSTERS, SELECT, TableSchema
+from pipeline.semantic import cosines, elect, evenly
 from pipeline.settings import Settings
 from pipeline.stage import ColumnStage
 
@@ -32,7 +37,33 @@ REASONS = {
     "no_caption": "The picture has no usable words at all: none was found and none was written. "
                   "Set a captioner in [caption], or select.require_caption = false.",
     "below_top_fraction": "Its best caption's CLIP score is outside select.top_fraction of the rows that were left.",
+    "semantic_duplicate": "To the CLIP model it shows the same as a better picture that stays (similar_to): their "
+                          "cosine reaches select.semantic.max_similarity. No copy: another photograph may be meant.",
+    "cluster_full": "Its cluster of look-alikes held more than select.semantic.per_cluster pictures; those that stay "
+                    "were taken evenly from its core to its fringe.",
 }
+
+
+class SemanticSettings(Settings):
+    max_similarity: float = Field(
+        1.0, gt=0, le=1, description="of pictures whose CLIP embeddings' cosine reaches this, the best stays, by "
+        "caption score, then pixels; 0.95 is near copies, 0.9 the same scene; 1 keeps all"
+    )
+    clusters: int = Field(
+        0, ge=0, description="only pictures of one k-means cluster are compared; 0: one cluster up to 10,000 pictures "
+        "(every pair is looked at), then the square root of their number"
+    )
+    probes: int = Field(
+        1, ge=1, description="compare with this many nearest clusters: finds pairs that a border parts, at as many "
+        "times the cost"
+    )
+    per_cluster: int = Field(
+        0, ge=0, description="keep at most this many pictures of each cluster, an even choice; 0 keeps all"
+    )
+
+    @property
+    def on(self) -> bool:
+        return self.max_similarity < 1 or self.per_cluster > 0
 
 
 class SelectSettings(Settings):
@@ -55,11 +86,12 @@ class SelectSettings(Settings):
         0.05, ge=0, lt=1, description="share of pictures held out for validation loss, 0..1; a duplicate group goes "
         "whole, when any of its pictures is drawn"
     )
+    semantic: SemanticSettings = Field(SemanticSettings(), description="pictures that look alike to the CLIP model")
 
 
 class SelectStage(ColumnStage):
     name: ClassVar[str] = "select"
-    inputs: ClassVar[tuple[str, ...]] = ("ingest", "dedupe", "filter", "score", "caption")
+    inputs: ClassVar[tuple[str, ...]] = ("ingest", "measure", "dedupe", "filter", "score", "caption")
     reads: ClassVar[tuple[str, ...]] = (
         "id", "kept", "dropped_by", "reason", "value", "threshold", "group", "pooled_captions",
         "pooled_origins", "caption_scores", "candidates",
@@ -67,7 +99,24 @@ class SelectStage(ColumnStage):
     counted: ClassVar[str | None] = "reason"
 
     def tables(self, run: Run) -> dict[str, TableSchema]:
-        return {"": SELECT}
+        return {"": SELECT, **({"clusters": CLUSTERS} if run.recipe.select.semantic.on else {})}
+
+    def check(self, run: Run) -> None:
+        """Raises RecipeError when look-alikes are asked for without a model that could tell."""
+        if run.recipe.select.semantic.on and run.recipe.score.model == "none":
+            raise RecipeError('select.semantic compares CLIP embeddings, and score.model = "none" makes none',
+                              hint="set score.model, or leave select.semantic out")
+
+    def columns_read(self, run: Run) -> Iterable[str]:
+        return (*self.reads, "width", "height", "embedding") if run.recipe.select.semantic.on else self.reads
+
+    def namespaces(self, run: Run) -> dict[str, str]:
+        settings = run.recipe.select.semantic
+        if not settings.on:
+            return {}
+        vectors = [part.sha256 for part in run.manifests.need("score").tables["embedding"]]
+        shape = settings.model_dump(mode="json", include={"clusters", "probes"})
+        return {"clusters": digest([1, vectors, shape, settings.per_cluster == 0, run.recipe.seed])}
 
     def settings(self, run: Run) -> JsonObject:
         return {**run.recipe.select.model_dump(mode="json"), "seed": run.recipe.seed,
@@ -75,11 +124,15 @@ class SelectStage(ColumnStage):
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         settings, scored = run.recipe.select, run.recipe.score.model != "none"
-        rows = columns.to_pylist()
+        rows = columns.select(self.reads).to_pylist()
         check = settings_in(run.recipe.checks)
         out = [_choose(row, settings, scored, check) for row in rows]
         if settings.top_fraction < 1 and scored:
             _keep_top(out, settings.top_fraction)
+        aside = {}
+        if settings.semantic.on:
+            aside["clusters"] = self._clusters(run, columns)
+            _thin(out, columns, aside["clusters"], settings.semantic)
         groups: dict[str, list[str]] = {}
         for row in rows:
             groups.setdefault(row["group"], []).append(row["id"])
@@ -87,7 +140,21 @@ class SelectStage(ColumnStage):
         for row, made in zip(rows, out, strict=True):
             made["id"] = row["id"]
             made["split"] = splits[row["group"]] if made["kept"] else None
-        return {"": pa.Table.from_pylist(out, schema=SELECT.arrow)}
+        return {"": pa.Table.from_pylist(out, schema=SELECT.arrow), **aside}
+
+    def _clusters(self, run: Run, columns: pa.Table) -> pa.Table:
+        """Every embedded row's nearest clusters, of the last run when the embeddings are the same."""
+        known = self.cached(run, "clusters")
+        if known is not None:
+            return known
+        settings = run.recipe.select.semantic
+        vectors_nd, there = halves(columns.column("embedding"))
+        rows = np.flatnonzero(there)
+        count = count_for(len(rows), settings.clusters, whole=settings.per_cluster == 0)
+        numbers, cosine = nearest(vectors_nd, rows, count, run.recipe.seed, settings.probes)
+        offsets = np.arange(len(rows) + 1, dtype=np.int32) * numbers.shape[1]
+        return pa.table([columns.column("id").take(pa.array(rows)), pa.ListArray.from_arrays(offsets, numbers.ravel()),
+                         cosine[:, 0]], schema=CLUSTERS.arrow)
 
 
 def split_of(ids: Iterable[str], seed: int, share: float) -> str:
@@ -183,3 +250,42 @@ def _keep_top(rows: list[dict[str, Any]], fraction: float) -> None:
         if score < border:
             row |= {"kept": False, "dropped_by": "select", "reason": "below_top_fraction", "value": float(score),
                     "threshold": border}
+
+
+def _thin(out: list[dict[str, Any]], columns: pa.Table, clusters: pa.Table, settings: SemanticSettings) -> None:
+    """Drop kept rows that look like a better one, then those that overfill their cluster."""
+    vectors_nd, there = halves(columns.column("embedding"))
+    embedded = np.flatnonzero(there)
+    nearest_np = np.stack(clusters.column("nearest").to_numpy()) if len(embedded) else np.zeros((0, 1), np.int32)
+    to_centre = clusters.column("to_centre").to_numpy()
+    kept = np.array([row["kept"] for row in out], bool)[embedded]
+    order = _preference(out, columns, embedded)
+    order = order[kept[order]]  # places among the embedded rows
+    ids = columns.column("id").to_pylist()
+    if settings.max_similarity < 1:
+        rows = embedded[order]
+        keepers = elect(vectors_nd, rows, nearest_np[order], settings.max_similarity)
+        dropped = np.flatnonzero(keepers != rows)
+        cosine = cosines(vectors_nd, rows[dropped], keepers[dropped])
+        for row, keeper, value in zip(rows[dropped].tolist(), keepers[dropped].tolist(), cosine.tolist(), strict=True):
+            out[row] |= {"kept": False, "dropped_by": "select", "reason": "semantic_duplicate", "value": value,
+                         "threshold": settings.max_similarity, "similar_to": ids[keeper]}
+        order = np.delete(order, dropped)
+    if settings.per_cluster:
+        by_cluster = order[np.argsort(nearest_np[order, 0], kind="stable")]
+        _, starts = np.unique(nearest_np[by_cluster, 0], return_index=True)
+        for places in np.split(by_cluster, starts[1:]):
+            if len(places) > settings.per_cluster:
+                for place in np.delete(places, evenly(to_centre[places], settings.per_cluster)).tolist():
+                    out[embedded[place]] |= {
+                        "kept": False, "dropped_by": "select", "reason": "cluster_full", "value": float(len(places)),
+                        "threshold": float(settings.per_cluster)}
+
+
+def _preference(out: list[dict[str, Any]], columns: pa.Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places in `rows` from best to worst: by the chosen caption's score, then pixels, then the smaller id."""
+    scores = np.array([row["caption_score"] for row in out], np.float64)[rows]
+    width, height = (np.nan_to_num(columns.column(name).cast(pa.float64()).to_numpy())[rows]
+                     for name in ("width", "height"))
+    ids = np.array(columns.column("id").to_pylist())[rows]
+    return np.lexsort((ids, -width * height, -np.nan_to_num(scores, nan=-np.inf)))

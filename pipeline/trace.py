@@ -205,6 +205,9 @@ def _verdict(facts: Mapping[str, Any]) -> Iterator[Text]:
     keeper = (facts.get("dedupe") or {}).get("duplicate_of")
     if decision["dropped_by"] == "dedupe" and keeper:
         line.append(f", in favour of {keeper[:12]}")
+    elif alike := (facts.get("select") or {}).get("similar_to"):
+        line.append(f", in favour of {alike[:12]}, cosine {_number(decision['value'])} against "
+                    f"{_number(decision['threshold'])}")
     elif decision["value"] is not None:
         line.append(f", {_number(decision['value'])}")
         if decision["threshold"] is not None:

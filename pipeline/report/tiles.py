@@ -167,6 +167,11 @@ def choose_pairs(rows: RunRows, order: Ranks, count: int) -> list[tuple[int, int
     if not rows.has("duplicate_of", "relation") or count <= 0:
         return []
     columns = rows.columns(["id", "duplicate_of", "relation"])
+    if rows.has("similar_to"):
+        alike = rows.columns(["similar_to"]).column("similar_to")
+        relation = pc.if_else(pc.is_valid(alike), "semantic", columns.column("relation"))
+        keeper = pc.coalesce(alike, columns.column("duplicate_of"))
+        columns = pa.table({"id": columns.column("id"), "duplicate_of": keeper, "relation": relation})
     relations = sorted(set(columns.column("relation").drop_null().to_pylist()))
     turns = [pick(np.asarray(pc.fill_null(pc.equal(columns.column("relation"), relation), False)), order, count)
              for relation in relations]
@@ -182,6 +187,8 @@ def make_pair(copy: Mapping[str, Any], keeper: Mapping[str, Any], thumbnails: Th
 
 
 def _relation(row: Mapping[str, Any]) -> str:
+    if row.get("similar_to"):
+        return f"alike to CLIP, cosine {row['value'] or 0:.3f}"
     if row["relation"] == "perceptual":
         return f"alike, {row['distance'] or 0} of 64 bits apart"
     return f"same {row['relation']}"
