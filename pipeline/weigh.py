@@ -5,9 +5,12 @@ The weight of a class of n rows is, before normalising,
     inverse     1 / n
     sqrt        1 / √n
     effective   (1 − β) / (1 − βⁿ)     effective number of samples, Cui et al. 2019, arXiv:1901.05555
+    capped      min(1, t / n)          MetaCLIP's balancing, Xu et al. 2023, arXiv:2309.16671
+    temperature n^(1/T − 1)            shares ∝ n^(1/T), as in multilingual sampling; T = 1 changes nothing
+    target      share / n              shares of the classes given by hand
     none        1
 
-then divided so that the mean over training rows is 1, capped at `max_weight`, and divided again.
+then divided so that the mean over training rows is 1, kept within `min_weight` and `max_weight`, and divided again.
 Unlabelled rows weigh 1 and are left out of the mean.
 """
 
@@ -20,8 +23,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
+from pipeline.errors import RecipeError
 from pipeline.receipt import JsonObject
 from pipeline.schema import WEIGH, TableSchema
 from pipeline.settings import Settings
@@ -40,13 +45,30 @@ class WeighSettings(Settings):
     names: tuple[Annotated[str, Field(min_length=1, pattern=r"\S")], ...] = Field(
         (), description="class names looked for by caption_words: one or several whole words, any case; the first in "
         "the caption counts, of two at one place the longer")
-    method: Literal["inverse", "sqrt", "effective", "none"] = Field(
-        "sqrt", description="how a class's weight follows from its size; see `curate schema`"
+    method: Literal["inverse", "sqrt", "effective", "capped", "temperature", "target", "none"] = Field(
+        "sqrt", description="how a class's weight follows from its number of pictures n: 1/n, 1/√n, effective number "
+        "(Cui 2019), min(1, cap/n) (MetaCLIP), n^(1/temperature − 1), shares given in `target`, or all 1"
     )
-    beta: float = Field(0.999, gt=0, lt=1, description="β of the effective number of samples, no unit")
+    beta: float = Field(0.999, gt=0, lt=1, description="effective: β of the number of samples, no unit")
+    cap: int = Field(20_000, ge=1, description="capped: pictures that a class counts for at most")
+    temperature: float = Field(2.0, ge=1, description="temperature: T; 1 keeps the shares, large ones make them equal")
+    target: dict[str, float] = Field(
+        {}, description="target: class → its share of what training sees, 0..1, together 1; other classes weigh 0"
+    )
     max_weight: float = Field(
         8.0, ge=1, description="no sample is seen more often than this per epoch; small classes would be memorised"
     )
+    min_weight: float = Field(
+        0.0, ge=0, le=1, description="no sample is seen less often than this per epoch, on average"
+    )
+
+    @model_validator(mode="after")
+    def _shares(self) -> WeighSettings:
+        if self.method == "target" and abs(sum(self.target.values()) - 1) > 1e-6:
+            raise ValueError(f"target: the shares make {sum(self.target.values()):g} together, not 1")
+        if any(share < 0 for share in self.target.values()):
+            raise ValueError("target: a share is below 0")
+        return self
 
 
 class WeighStage(ColumnStage):
@@ -103,18 +125,38 @@ def class_weights(counts: Counter[str], settings: WeighSettings) -> dict[str, fl
     n = np.array([counts[name] for name in names], float)
     if not names:
         return {}
+    missing = sorted(settings.target.keys() - counts.keys())
+    if settings.method == "target" and missing:
+        raise RecipeError(f"weigh.target names {missing[0]!r}, which no training picture is of",
+                          hint=f"classes: {', '.join(names)[:300]}")
+    shares = np.array([settings.target.get(name, 0.0) for name in names])
     raw = {
         "inverse": 1 / n, "sqrt": 1 / np.sqrt(n), "none": np.ones_like(n),
         "effective": (1 - settings.beta) / (1 - settings.beta ** n),
+        "capped": np.minimum(1.0, settings.cap / n), "temperature": n ** (1 / settings.temperature - 1),
+        "target": shares / n,
     }[settings.method]
-    weights = raw * n.sum() / (raw * n).sum()
-    for _ in range(len(names)):  # capping one class lifts the others, which may then reach the cap themselves
-        over = weights >= settings.max_weight
-        room = n.sum() - settings.max_weight * n[over].sum()
-        if not over.any() or over.all() or room <= 0:
-            break
-        lifted = np.where(over, settings.max_weight, raw * room / (raw * n)[~over].sum())
-        if np.allclose(lifted, weights):
-            break
-        weights = lifted
-    return {name: float(min(w, settings.max_weight)) for name, w in zip(names, weights, strict=True)}
+    weights = within(raw * n.sum() / (raw * n).sum(), n, settings.min_weight, settings.max_weight)
+    return dict(zip(names, weights.tolist(), strict=True))
+
+
+def within(weights: NDArray[np.float64], n: NDArray[np.float64], least: float, most: float) -> NDArray[np.float64]:
+    """Weights scaled together, then cut to least..most, so that their mean over all rows (n of each class) is 1.
+
+    The scale that does it is found by bisection: the mean grows with it. Where no scale reaches 1 (all classes at a
+    bound, or of weight 0) the nearest mean stays. A weight of 0 is never raised.
+    """
+    floor = np.where(weights > 0, least, 0.0)
+
+    def cut(scale: float) -> NDArray[np.float64]:
+        return np.clip(weights * scale, floor, most)
+
+    if (cut(1.0) == weights).all():
+        return weights
+    low, high = 0.0, 1.0
+    while (cut(high) * n).sum() < n.sum() and high < 1e12:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (cut(middle) * n).sum() < n.sum() else (low, middle)
+    return cut(high)
