@@ -30,9 +30,13 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on
 
 def _run(recipe: str, sets: list[str] | None, workdir: str | None, source: str | None = None, *,
          refresh: bool = False, quiet: bool = False) -> Any:
-    from pipeline.progress import Progress
-    from pipeline.recipe import load
-    from pipeline.run import Run
+    from pipeline import startup
+
+    with startup.loading():
+        from pipeline import stages as _stages  # noqa: F401 - what nearly every command needs next
+        from pipeline.progress import Progress
+        from pipeline.recipe import load
+        from pipeline.run import Run
 
     return Run(load(recipe, sets or [], workdir=workdir, source=source), Progress(quiet=quiet), refresh)
 

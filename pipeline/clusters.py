@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 if TYPE_CHECKING:
     import torch
@@ -81,6 +80,7 @@ def nearest(vectors_nd: Halves, rows: Rows, count: int, seed: int, probes: int =
 def _learn(vectors_nd: Halves, rows: Rows, count: int, seed: int) -> torch.Tensor:
     """Unit centroids (count, width). A cluster that loses all its rows starts again at the worst placed row."""
     import torch
+    from scipy.sparse import csr_matrix  # slow to import, and few commands need it
 
     rng = np.random.default_rng(seed)
     sample = rows[np.sort(rng.choice(len(rows), min(len(rows), _PER_CLUSTER * count), replace=False))]

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, unquote
 
-import fsspec
-
 from pipeline.errors import AwayError, GristmillError, StorageError
 
 _PASSING = frozenset({
@@ -43,6 +41,8 @@ def as_text(path: str) -> str:
 
 def filesystem(url: str) -> tuple[Any, str]:
     """fsspec's file system for a URL, and the path there. Raises StorageError."""
+    import fsspec  # what lies on this machine does not need it
+
     try:
         filesystem, path = fsspec.core.url_to_fs(url)
     except ImportError as error:

@@ -18,7 +18,7 @@ from rich.table import Table
 from pipeline import storage
 from pipeline.errors import ManifestError
 
-from .site import FOLDER
+from .address import FOLDER
 from .truth import FAULTS, LOOKALIKES, read_truth
 
 if TYPE_CHECKING:

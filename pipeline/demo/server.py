@@ -16,9 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import SourceError
 
-from .site import DEFAULT_PORT
+from .address import DEFAULT_PORT, HOST
 
-HOST = "127.0.0.1"
 TYPES = {".html": "text/html; charset=utf-8", ".webp": "image/webp", ".txt": "text/plain; charset=utf-8"}
 
 

@@ -19,20 +19,13 @@ from PIL import Image, UnidentifiedImageError
 
 from pipeline.errors import StorageError
 
+from .address import DEFAULT_BASE_URL, VERSION
 from .captions import full_caption
 from .faults import TREATMENTS, copied, encode, innocent
 from .pages import ROBOTS_TXT, lay_out
 from .plan import Item, plan_site
 from .truth import TruthRow, write_truth
 
-VERSION = 2
-"""Rises whenever the same seed would give another site; an older site is then built anew."""
-
-FOLDER = "site"
-"""Where a run keeps it, under its data."""
-
-DEFAULT_PORT = 8737
-DEFAULT_BASE_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
 CHUNK = 48
 Size = tuple[int, int]
 

@@ -14,8 +14,7 @@ from pipeline.errors import SourceError
 from pipeline.ingest.sources.base import WEB_STATE, Found, Log, Source, SourceSettings, Web
 from pipeline.ingest.sources.site import SiteSource
 
-from .server import HOST, serve
-from .site import DEFAULT_PORT, FOLDER, VERSION, build
+from .address import DEFAULT_PORT, FOLDER, HOST, VERSION
 
 if TYPE_CHECKING:
     from pipeline.run import Run
@@ -53,6 +52,9 @@ class DemoSite(Source):
     @contextmanager
     def session(self, run: Run) -> Iterator[None]:
         """Build the site under the run's data unless it stands, and serve it meanwhile. Raises GristmillError."""
+        from .server import serve  # every recipe reads this file; few draw a website
+        from .site import build
+
         folder = storage.local(storage.join(run.data, FOLDER))
         if folder is None:
             raise SourceError(
