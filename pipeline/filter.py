@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline import checks
 from pipeline.receipt import JsonObject
-from pipeline.schema import FILTER, TableSchema
+from pipeline.schema import FILTER, STILL_IN, TableSchema
 from pipeline.stage import ColumnStage
 
 if TYPE_CHECKING:
@@ -46,8 +46,12 @@ class FilterStage(ColumnStage):
             value[rows], threshold[rows] = verdict.value[rows], verdict.threshold
         reasons = pa.array([one.verdict.reason for one in verdicts.judged], pa.string())
         by_check = reasons.take(pa.array(deciding, mask=~taken))
-        reason = pc.coalesce(decided.column("reason"), by_check)
-        stage = pc.coalesce(decided.column("dropped_by"), pc.if_else(pa.array(taken), "filter", None))
+        unseen = pc.and_(pc.is_null(decided.column("dropped_by")), pc.and_(
+            pc.equal(columns.column("decode_outcome"), "header_only"), pa.array(~taken)))  # since a threshold moved
+        unseen = pc.fill_null(unseen, False)
+        reason = pc.coalesce(decided.column("reason"), by_check, pc.if_else(unseen, "header_only", None))
+        stage = pc.coalesce(decided.column("dropped_by"), pc.if_else(pa.array(taken), "filter", None),
+                            pc.if_else(unseen, "measure", None))
         filled = {
             "id": columns.column("id"), "kept": pc.is_null(stage), "dropped_by": stage, "reason": reason,
             "failed": verdicts.failed(),
@@ -64,7 +68,7 @@ def earlier(columns: pa.Table) -> pa.Table:
     reason: Any = nothing
     for name, column in (("ingest", "fetch_outcome"), ("measure", "decode_outcome")):
         outcome = columns.column(column)
-        lost = pc.and_(pc.is_null(stage), pc.fill_null(pc.not_equal(outcome, "ok"), True))
+        lost = pc.and_(pc.is_null(stage), pc.invert(pc.is_in(outcome, value_set=pa.array(STILL_IN))))
         stage, reason = pc.if_else(lost, name, stage), pc.if_else(lost, outcome, reason)
     copy = pc.and_(pc.is_null(stage), pc.is_valid(columns.column("duplicate_of")))
     relation = pc.binary_join_element_wise("duplicate", columns.column("relation"), "_")

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.manifest import Manifests
+from pipeline.schema import STILL_IN
 
 DECIDING = {
     "ingest": "fetch_outcome", "measure": "decode_outcome", "dedupe": "duplicate_of", "filter": "failed",
@@ -97,10 +98,11 @@ def decisions(joined: pa.Table) -> pa.Table:
     unknown = pa.nulls(rows, pa.string())
     stage: Any = unknown
     reason: Any = unknown
+    still_in = pa.array(STILL_IN)
     for name, column in (("ingest", "fetch_outcome"), ("measure", "decode_outcome")):
         if column in joined.column_names:
             outcome = joined.column(column)
-            lost = pc.and_(pc.is_null(stage), pc.fill_null(pc.not_equal(outcome, "ok"), False))
+            lost = pc.and_(pc.is_null(stage), pc.and_(pc.is_valid(outcome), pc.invert(pc.is_in(outcome, still_in))))
             stage = pc.if_else(lost, name, stage)
             reason = pc.if_else(lost, outcome, reason)
     if "duplicate_of" in joined.column_names:

@@ -15,12 +15,12 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError, features
+from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError, features
 from PIL import __version__ as pillow_version
 
 from pipeline import colour, vector
@@ -161,6 +161,36 @@ def read_header(data: bytes) -> Header:
         return _header(_open(data), data)
 
 
+def upright_header(data: bytes) -> Header | None:
+    """The header with width and height after EXIF orientation, as `decode` will find them; decodes nothing.
+
+    None where only decoding tells: formats whose decoder changes the size, and PNG files whose orientation may follow
+    the pixels. Raises Unreadable.
+    """
+    if vector.is_svg(data):
+        return None
+    with _pillow_limits():
+        image = _open(data)
+        header = _header(image, data)
+        late = image.format == "PNG" and any(mark in data for mark in (b"eXIf", b"profile type exif", b"adobe.xmp"))
+        if image.format not in ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP") or late:
+            return None
+        sideways = image.format != "PNG" and _orientation(image) >= 5
+    return replace(header, width=header.height, height=header.width) if sideways else header
+
+
+def _orientation(image: Image.Image) -> int:
+    """EXIF orientation, 1..8; damaged EXIF says nothing."""
+    try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except _DAMAGED_EXIF:
+        return 1
+    return orientation if isinstance(orientation, int) and orientation <= 8 else 1
+
+
+_DAMAGED_EXIF = (ValueError, TypeError, KeyError, SyntaxError, struct.error, OSError, EOFError)
+
+
 def decode(data: bytes, *, max_pixels: int = 200_000_000) -> Picture:
     """Decode a whole picture into its canonical form.
 
@@ -229,7 +259,7 @@ def _oriented(image: ImageFile.ImageFile) -> Image.Image:
     profile, transparency = image.info.get("icc_profile"), image.info.get("transparency")
     try:
         oriented: Image.Image = ImageOps.exif_transpose(image) or image
-    except (ValueError, TypeError, KeyError, SyntaxError, struct.error, OSError, EOFError):
+    except _DAMAGED_EXIF:
         return image
     if profile and "icc_profile" not in oriented.info:
         oriented.info["icc_profile"] = profile

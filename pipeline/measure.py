@@ -15,6 +15,7 @@ from PIL import Image
 from pydantic import Field
 
 from pipeline import checks, image, storage
+from pipeline.early import COLUMNS, HeaderRules
 from pipeline.errors import StorageError
 from pipeline.image import Picture, Unreadable
 from pipeline.memo import Holds
@@ -35,6 +36,8 @@ REASONS = {
     "bytes_lost": "The bytes are no longer where `ingest` put or found them. They are looked for again on every run.",
     "decoder_died": "Its decoder crashed, twice in a process of its own, or took more than measure.deadline_s of "
                     "processor time. The file is damaged or made to do harm; raise the deadline for giants.",
+    "header_only": "A check dropped it by its header, so the pixels were not decoded (measure.early_exit), but "
+                   "`filter` has run with other thresholds since. Run `curate measure` again.",
     "check_failed": "A check stumbled over this picture; the detail names the check. That is a fault of the check: "
                     "please report it with the picture.",
 }
@@ -48,6 +51,10 @@ class MeasureSettings(Settings):
     deadline_s: float = Field(
         120.0, gt=0, description="longest time for one picture, seconds of the processor, not of the clock; what takes "
         "longer hangs, and is dropped"
+    )
+    early_exit: bool = Field(
+        False, description="do not decode what a check drops by the size in its header (resolution, aspect): quicker, "
+        "but such pictures show no other faults, are no copies of others, and their captions go to nobody"
     )
     chunk_rows: int = Field(256, ge=1, description="rows measured at a time: what a killed run may lose")
 
@@ -65,16 +72,19 @@ class MeasureStage(RowStage):
         return {"": TableSchema((*fixed, *checks.columns(), value_key))}
 
     def settings(self, run: Run) -> JsonObject:
-        return run.recipe.measure.model_dump(mode="json", include={"max_pixels", "deadline_s"})
+        rules = _rules(run)
+        early = {} if rules is None else {"early_exit": rules.basis()}
+        return {**run.recipe.measure.model_dump(mode="json", include={"max_pixels", "deadline_s"}), **early}
 
     def fingerprints(self, run: Run) -> JsonObject:
         return {"decoders": image.versions(), "checks": {n: c.version for n, c in checks.registry().items()}}
 
     def holds(self, run: Run, output: Output) -> Holds | None:
         """What says nothing of the picture itself (its disk was away, memory was short) is never taken over, nor is
-        a failure that another deadline may explain."""
+        a failure that another deadline may explain, nor a header alone unless a check drops the picture by it."""
         before = None if output.previous is None else output.previous.basis["settings"].get("deadline_s")
-        return partial(_of_the_picture, same_deadline=before == run.recipe.measure.deadline_s)
+        return partial(_of_the_picture, same_deadline=before == run.recipe.measure.deadline_s,
+                       rules=_rules(run))
 
     def steps(self, run: Run) -> list[Step]:
         settings = run.recipe.measure
@@ -82,22 +92,31 @@ class MeasureStage(RowStage):
             table="", values=self.tables(run)[""],
             namespace={"max_pixels": settings.max_pixels, **self.fingerprints(run)},
             reads=BYTES, key=("sha256",), wanted=_has_bytes, wanted_reads=("fetch_outcome",),
-            worker=partial(_worker, settings.max_pixels, settings.deadline_s), chunk_rows=settings.chunk_rows,
-            fallen=_fallen,
+            worker=partial(_worker, settings.max_pixels, settings.deadline_s, _rules(run)),
+            chunk_rows=settings.chunk_rows, fallen=_fallen,
         )]
 
 
-def _of_the_picture(values: pa.Table, *, same_deadline: bool) -> NDArray[np.bool_]:
-    pairs = zip(values.column("decode_outcome").to_pylist(), values.column("decode_detail").to_pylist(), strict=True)
-    return np.array([outcome != "bytes_lost" and detail != NO_MEMORY and (same_deadline or outcome != "decoder_died")
+def _rules(run: Run) -> HeaderRules | None:
+    return HeaderRules(run.recipe.checks) if run.recipe.measure.early_exit else None
+
+
+def _of_the_picture(values: pa.Table, *, same_deadline: bool, rules: HeaderRules | None) -> NDArray[np.bool_]:
+    outcomes = values.column("decode_outcome").to_pylist()
+    pairs = zip(outcomes, values.column("decode_detail").to_pylist(), strict=True)
+    held = np.array([outcome != "bytes_lost" and detail != NO_MEMORY and (same_deadline or outcome != "decoder_died")
                      for outcome, detail in pairs], bool)
+    dropped = np.zeros(len(held), bool) if rules is None else rules.still_dropped(values)
+    decoded = np.array([outcome != "header_only" for outcome in outcomes], bool)
+    taken_over: NDArray[np.bool_] = held & (dropped | decoded)
+    return taken_over
 
 
 def _has_bytes(rows: pa.Table) -> NDArray[np.bool_]:
     return np.array([outcome == "ok" for outcome in rows.column("fetch_outcome").to_pylist()], bool)
 
 
-def _worker(max_pixels: int, deadline_s: float) -> Worker:
+def _worker(max_pixels: int, deadline_s: float, rules: HeaderRules | None = None) -> Worker:
     """For a process of its own, which ends when one picture takes more than `deadline_s` of processor time.
 
     The system's timer, since a codec that hangs does not let Python run. Processor time, since on a busy machine the
@@ -108,7 +127,7 @@ def _worker(max_pixels: int, deadline_s: float) -> Worker:
 
     def work(rows: pa.Table) -> pa.Table:
         try:
-            return measure_rows(rows, max_pixels=max_pixels,
+            return measure_rows(rows, max_pixels=max_pixels, rules=rules,
                                 before_each=partial(signal.setitimer, signal.ITIMER_PROF, deadline_s))
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -120,12 +139,13 @@ def _fallen(rows: pa.Table) -> pa.Table:
     return _table([{"decode_outcome": "decoder_died", "decode_detail": "the worker process ended"}] * rows.num_rows)
 
 
-def measure_rows(rows: pa.Table, *, max_pixels: int, before_each: Callable[[], object] = lambda: None) -> pa.Table:
-    """One row of values per row of `BYTES`; a bad picture becomes an outcome."""
+def measure_rows(rows: pa.Table, *, max_pixels: int, rules: HeaderRules | None = None,
+                 before_each: Callable[[], object] = lambda: None) -> pa.Table:
+    """One row of values per row of `BYTES`; a bad picture becomes an outcome. `rules` make the early exits."""
     values = []
     for place in zip(*(rows.column(name).to_pylist() for name in BYTES), strict=True):
         before_each()
-        values.append(measure_one(*place, max_pixels=max_pixels))
+        values.append(measure_one(*place, max_pixels=max_pixels, rules=rules))
     return _table(values)
 
 
@@ -135,10 +155,13 @@ def _table(values: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.table({name: pa.array([value.get(name) for value in values], types[name]) for name in names})
 
 
-def measure_one(sha256: bytes, container: str, offset: int, length: int, *, max_pixels: int) -> dict[str, Any]:
-    """All values of one picture."""
+def measure_one(sha256: bytes, container: str, offset: int, length: int, *, max_pixels: int,
+                rules: HeaderRules | None = None) -> dict[str, Any]:
+    """All values of one picture, or only those of its header where `rules` drop it by them."""
     try:
         data = storage.read_range(container, offset, length, sha256=sha256)
+        if rules is not None and (facts := _header_facts(data, max_pixels)) is not None and rules.drops(facts):
+            return {"decode_outcome": "header_only", **facts}
         picture = image.decode(data, max_pixels=max_pixels)
         return {"decode_outcome": "ok", **_facts(picture), **_numbers(picture)}
     except Unreadable as error:
@@ -147,6 +170,14 @@ def measure_one(sha256: bytes, container: str, offset: int, length: int, *, max_
         return {"decode_outcome": "bytes_lost", "decode_detail": str(error)}
     except MemoryError:
         return {"decode_outcome": "too_many_pixels", "decode_detail": NO_MEMORY}
+
+
+def _header_facts(data: bytes, max_pixels: int) -> dict[str, Any] | None:
+    """What `_facts` will say of format, mode, size and frames; None where only decoding tells, or the cap."""
+    header = image.upright_header(data)
+    if header is None or not 0 < header.width * header.height <= max_pixels:
+        return None
+    return {name: getattr(header, name) for name in COLUMNS}
 
 
 def _facts(picture: Picture) -> dict[str, Any]:

@@ -60,6 +60,10 @@ CANDIDATE = pa.struct([("captioner", pa.string()), ("text", pa.string()), ("scor
 UNUSED = pa.struct([("captioner", pa.string()), ("text", pa.string()), ("reason", pa.string())])
 CHOICE = pa.struct([("text", pa.string()), ("origin", pa.string()), ("score", pa.float32())])
 
+STILL_IN = ("ok", "header_only")
+"""Values of `decode_outcome` with which `measure` leaves a row in: its pixels were measured, or a check drops it by the
+header alone."""
+
 ID = Column("id", pa.string(), "32 hex characters: BLAKE2b of source name, kind, address and occurrence")
 VALUE_KEY = Column(
     "value_key", pa.binary(16), "hash of what the row's values were computed from; equal keys share values"
@@ -100,7 +104,8 @@ INGEST = TableSchema((
 
 MEASURE = TableSchema((
     ID,
-    Column("decode_outcome", pa.string(), "ok, or why the bytes are no usable picture; null without bytes"),
+    Column("decode_outcome", pa.string(), "ok; header_only: not decoded, since a check drops it by its header "
+           "(measure.early_exit); or why the bytes are no usable picture; null without bytes"),
     Column("decode_detail", pa.string(), "what the decoder said"),
     Column("format", pa.string(), "JPEG, PNG, WEBP, …"),
     Column("mode", pa.string(), "colour mode before conversion: RGB, L, CMYK, …"),

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.manifest import Manifests, View
+from pipeline.schema import STILL_IN
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -81,7 +82,7 @@ class RunRows:
         if not self.has("decode_outcome"):
             return np.ones(self.count, bool)
         outcome = self.view.arrow(["decode_outcome"]).column("decode_outcome")
-        return np.asarray(pc.fill_null(pc.equal(outcome, "ok"), False))
+        return np.asarray(pc.is_in(outcome, value_set=pa.array(STILL_IN)))
 
     @cached_property
     def copies(self) -> Bools:
