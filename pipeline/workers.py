@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from typing import Any, Generic, TypeVar
 
 from pipeline.errors import GristmillError
@@ -151,8 +152,28 @@ def _gpu_names(count: int) -> list[str]:
     return named.split(",")[:count] if named else [str(number) for number in range(count)]
 
 
+_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+def _start_server() -> None:
+    """The process that workers are forked from; what is in the environment when it starts, they have for good.
+
+    One thread of numpy's linear algebra in each, unless the user says otherwise: there is a worker per core already,
+    and threads that wait for work keep cores busy with it.
+    """
+    ours = _THREADS not in os.environ
+    if ours:
+        os.environ[_THREADS] = "1"
+    try:
+        forkserver.ensure_running()
+    finally:
+        if ours:
+            del os.environ[_THREADS]
+
+
 def _pool(factory: Factory[Any, Any], workers: int, on_gpus: bool) -> ProcessPoolExecutor:
     # forkserver: this process has threads (lease, progress), which plain fork would copy half-way
+    _start_server()
     context = multiprocessing.get_context("forkserver")
     numbers = None
     if on_gpus:

@@ -40,6 +40,17 @@ def test_results_come_in_the_order_of_the_jobs(kind: str) -> None:
     assert (os.getpid() in processes) == (kind == "inline")
 
 
+def _setting(name: str) -> Callable[[int], str | None]:
+    return lambda job: os.environ.get(name)
+
+
+def test_a_worker_has_one_thread_of_linear_algebra_and_this_process_what_it_had() -> None:
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    found = list(LocalEngine(2).map(partial(_setting, "OPENBLAS_NUM_THREADS"), range(3), kind="cpu"))
+    assert found == [before or "1"] * 3
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == before
+
+
 def test_jobs_are_read_only_a_few_ahead() -> None:
     taken = 0
 
