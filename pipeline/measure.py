@@ -15,6 +15,7 @@ from PIL import Image
 from pydantic import Field
 
 from pipeline import checks, image, storage
+from pipeline.checks.base import CheckSettings
 from pipeline.early import COLUMNS, HeaderRules
 from pipeline.errors import StorageError
 from pipeline.image import Picture, Unreadable
@@ -71,13 +72,19 @@ class MeasureStage(RowStage):
         *fixed, value_key = MEASURE.columns
         return {"": TableSchema((*fixed, *checks.columns(), value_key))}
 
+    def check(self, run: Run) -> None:
+        """Raises ModelError where a check that is on needs what is not installed."""
+        for check in checks.measuring(run.recipe.checks).values():
+            check.ready()
+
     def settings(self, run: Run) -> JsonObject:
         rules = _rules(run)
         early = {} if rules is None else {"early_exit": rules.basis()}
         return {**run.recipe.measure.model_dump(mode="json", include={"max_pixels", "deadline_s"}), **early}
 
     def fingerprints(self, run: Run) -> JsonObject:
-        return {"decoders": image.versions(), "checks": {n: c.version for n, c in checks.registry().items()}}
+        return {"decoders": image.versions(), "checks": {
+            name: check.fingerprint() for name, check in checks.measuring(run.recipe.checks).items()}}
 
     def holds(self, run: Run, output: Output) -> Holds | None:
         """What says nothing of the picture itself (its disk was away, memory was short) is never taken over, nor is
@@ -92,7 +99,7 @@ class MeasureStage(RowStage):
             table="", values=self.tables(run)[""],
             namespace={"max_pixels": settings.max_pixels, **self.fingerprints(run)},
             reads=BYTES, key=("sha256",), wanted=_has_bytes, wanted_reads=("fetch_outcome",),
-            worker=partial(_worker, settings.max_pixels, settings.deadline_s, _rules(run)),
+            worker=partial(_worker, settings.max_pixels, settings.deadline_s, _rules(run), run.recipe.checks),
             chunk_rows=settings.chunk_rows, fallen=_fallen,
         )]
 
@@ -116,7 +123,8 @@ def _has_bytes(rows: pa.Table) -> NDArray[np.bool_]:
     return np.array([outcome == "ok" for outcome in rows.column("fetch_outcome").to_pylist()], bool)
 
 
-def _worker(max_pixels: int, deadline_s: float, rules: HeaderRules | None = None) -> Worker:
+def _worker(max_pixels: int, deadline_s: float, rules: HeaderRules | None = None,
+            settings: Mapping[str, CheckSettings] | None = None) -> Worker:
     """For a process of its own, which ends when one picture takes more than `deadline_s` of processor time.
 
     The system's timer, since a codec that hangs does not let Python run. Processor time, since on a busy machine the
@@ -127,7 +135,7 @@ def _worker(max_pixels: int, deadline_s: float, rules: HeaderRules | None = None
 
     def work(rows: pa.Table) -> pa.Table:
         try:
-            return measure_rows(rows, max_pixels=max_pixels, rules=rules,
+            return measure_rows(rows, max_pixels=max_pixels, rules=rules, settings=settings,
                                 before_each=partial(signal.setitimer, signal.ITIMER_PROF, deadline_s))
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -140,12 +148,14 @@ def _fallen(rows: pa.Table) -> pa.Table:
 
 
 def measure_rows(rows: pa.Table, *, max_pixels: int, rules: HeaderRules | None = None,
+                 settings: Mapping[str, CheckSettings] | None = None,
                  before_each: Callable[[], object] = lambda: None) -> pa.Table:
-    """One row of values per row of `BYTES`; a bad picture becomes an outcome. `rules` make the early exits."""
+    """One row of values per row of `BYTES`; a bad picture becomes an outcome. `rules` make the early exits, `settings`
+    say which costly checks measure."""
     values = []
     for place in zip(*(rows.column(name).to_pylist() for name in BYTES), strict=True):
         before_each()
-        values.append(measure_one(*place, max_pixels=max_pixels, rules=rules))
+        values.append(measure_one(*place, max_pixels=max_pixels, rules=rules, settings=settings))
     return _table(values)
 
 
@@ -156,14 +166,15 @@ def _table(values: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def measure_one(sha256: bytes, container: str, offset: int, length: int, *, max_pixels: int,
-                rules: HeaderRules | None = None) -> dict[str, Any]:
+                rules: HeaderRules | None = None, settings: Mapping[str, CheckSettings] | None = None,
+                ) -> dict[str, Any]:
     """All values of one picture, or only those of its header where `rules` drop it by them."""
     try:
         data = storage.read_range(container, offset, length, sha256=sha256)
         if rules is not None and (facts := _header_facts(data, max_pixels)) is not None and rules.drops(facts):
             return {"decode_outcome": "header_only", **facts}
         picture = image.decode(data, max_pixels=max_pixels)
-        return {"decode_outcome": "ok", **_facts(picture), **_numbers(picture)}
+        return {"decode_outcome": "ok", **_facts(picture), **_numbers(picture, settings)}
     except Unreadable as error:
         return {"decode_outcome": error.reason, "decode_detail": error.detail}
     except StorageError as error:
@@ -189,9 +200,9 @@ def _facts(picture: Picture) -> dict[str, Any]:
     }
 
 
-def _numbers(picture: Picture) -> dict[str, Any]:
+def _numbers(picture: Picture, settings: Mapping[str, CheckSettings] | None = None) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
-    for check_name, check in checks.registry().items():
+    for check_name, check in checks.measuring(settings).items():
         try:
             measured = check.measure(picture)
         except Exception as error:  # a check may come from anywhere; one odd picture must not end a long run

@@ -24,7 +24,8 @@ from pipeline.errors import RecipeError
 from pipeline.schema import FAILED_CHECK, Column
 
 __all__ = [
-    "Check", "CheckSettings", "Verdict", "Verdicts", "columns", "columns_read", "reasons", "registry", "verdicts",
+    "Check", "CheckSettings", "Verdict", "Verdicts", "columns", "columns_read", "measuring", "reasons", "registry",
+    "verdicts",
 ]
 
 
@@ -50,6 +51,12 @@ def registry() -> dict[str, Check]:
             owner[column] = name
         checks[name] = kind()
     return checks
+
+
+def measuring(settings: Mapping[str, CheckSettings] | None = None) -> dict[str, Check]:
+    """The checks that measure under these settings: all but costly ones that are off. None: none that is costly."""
+    return {name: check for name, check in registry().items()
+            if not check.costly or (settings is not None and settings[name].action != "off")}
 
 
 def columns(checks: Mapping[str, Check] | None = None) -> list[Column]:

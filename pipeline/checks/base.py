@@ -56,11 +56,20 @@ class Check(ABC):
     """Every reason that `judge` may give: reason → what it means and what to do, in plain words."""
     version: ClassVar[int] = 1
     """Rises when `measure` gives other values for the same picture."""
+    costly: ClassVar[bool] = False
+    """Takes longer than all others together: it measures nothing while the recipe's action is `off`."""
     rank: ClassVar[int] = 50
     """Of several failed checks the lowest rank gives the row's reason: the plainer the fault, the lower."""
 
     class Settings(CheckSettings):
         """Replaced by each check."""
+
+    def ready(self) -> None:
+        """Asked before any work of a costly check that is on. Raises a GristmillError that says what is missing."""
+
+    def fingerprint(self) -> object:
+        """What decides the measured values, as JSON: the version, and that of a library behind it."""
+        return self.version
 
     def measure(self, picture: Picture) -> dict[str, float]:
         """Values of `columns` for one picture; NaN where a measure does not apply."""

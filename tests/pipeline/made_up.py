@@ -197,7 +197,7 @@ def _measured(data: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {"bytes": data, "format": picture.header.format, "mode": picture.header.mode,
                              "width": picture.width, "height": picture.height, "frames": 1, "alpha_share": 0.0,
                              "phash": 0x8F0F_1234_5678_9ABC, "pixel_digest": picture.digest()}
-    for check in checks.registry().values():
+    for check in checks.measuring().values():
         found |= check.measure(picture)
     return found
 
