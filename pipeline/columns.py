@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline.checks import registry
+from pipeline.checks import findings, registry
 from pipeline.receipt import JsonObject
-from pipeline.schema import CLUSTERS, EDGES, HELD_OUT, SAMPLES, STAGES, TableSchema
+from pipeline.schema import CLUSTERS, EDGES, HELD_OUT, ID, SAMPLES, STAGES, TableSchema
 
 HEAD = """# The manifests' columns
 
@@ -31,8 +31,8 @@ def as_rows() -> list[JsonObject]:
 
 
 def _tables() -> dict[str, TableSchema]:
-    return {**STAGES, "dedupe/edges": EDGES, "dedupe/held_out": HELD_OUT, "select/clusters": CLUSTERS,
-            "samples.parquet": SAMPLES}
+    return {**STAGES, "dedupe/edges": EDGES, "dedupe/held_out": HELD_OUT,
+            "filter/found": TableSchema((ID, *findings())), "select/clusters": CLUSTERS, "samples.parquet": SAMPLES}
 
 
 def as_markdown() -> str:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import checks
-from pipeline.receipt import JsonObject
-from pipeline.schema import FILTER, STILL_IN, TableSchema
+from pipeline.receipt import JsonObject, digest
+from pipeline.schema import FILTER, ID, STILL_IN, TableSchema
 from pipeline.stage import ColumnStage
 
 if TYPE_CHECKING:
@@ -27,16 +27,23 @@ class FilterStage(ColumnStage):
     counted: ClassVar[str | None] = "reason"
 
     def tables(self, run: Run) -> dict[str, TableSchema]:
-        return {"": FILTER}
+        return {"": FILTER, "found": TableSchema((ID, *checks.findings()))}
+
+    def namespaces(self, run: Run) -> dict[str, str]:
+        content = [run.manifests.need(name).content for name in ("ingest", "measure")]
+        return {"found": digest([content, checks.found_by(run.recipe.checks)])}
 
     def settings(self, run: Run) -> JsonObject:
         return {name: chosen.model_dump(mode="json") for name, chosen in run.recipe.checks.items()}
 
     def columns_read(self, run: Run) -> Iterable[str]:
-        return (*READS, *checks.columns_read())
+        return (*READS, *checks.columns_read(finding=self.cached(run, "found") is None))
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
-        verdicts = checks.verdicts(columns, run.recipe.checks)
+        everything = set(checks.columns_read()) <= set(columns.column_names)
+        found = checks.find(columns, run.recipe.checks) if everything else self.cached(run, "found")
+        assert found is not None, "what is not read has been found before"
+        verdicts = checks.verdicts(columns, run.recipe.checks, found=found)
         deciding = verdicts.deciding()
         decided = earlier(columns)
         taken = np.asarray(pc.is_null(decided.column("dropped_by"))) & (deciding >= 0)
@@ -58,7 +65,8 @@ class FilterStage(ColumnStage):
             "value": pc.coalesce(decided.column("value"), pa.array(value, mask=~taken)),
             "threshold": pa.array(threshold, mask=~taken),
         }
-        return {"": pa.table([filled[name] for name in FILTER.names], schema=FILTER.arrow)}
+        beside = found if "id" in found.column_names else found.add_column(0, "id", columns.column("id"))
+        return {"": pa.table([filled[name] for name in FILTER.names], schema=FILTER.arrow), "found": beside}
 
 
 def earlier(columns: pa.Table) -> pa.Table:

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from pipeline.checks.base import Check, CheckSettings, Columns, Verdict
 from pipeline.errors import RecipeError
+from pipeline.receipt import JsonObject
 from pipeline.schema import FAILED_CHECK, Column
 
 __all__ = [
-    "Check", "CheckSettings", "Verdict", "Verdicts", "columns", "columns_read", "measuring", "reasons", "registry",
-    "verdicts",
+    "Check", "CheckSettings", "Verdict", "Verdicts", "columns", "columns_read", "find", "findings", "found_by",
+    "measuring", "reasons", "registry", "verdicts",
 ]
 
 
@@ -67,10 +68,35 @@ def columns(checks: Mapping[str, Check] | None = None) -> list[Column]:
     ]
 
 
-def columns_read(checks: Mapping[str, Check] | None = None) -> list[str]:
-    """Every column that any check judges by, in a fixed order and without repeats."""
-    found = registry() if checks is None else checks
-    return list(dict.fromkeys(name for check in found.values() for name in (*check.columns, *check.reads)))
+def columns_read(*, finding: bool = True) -> list[str]:
+    """Every column that any check judges by, in a fixed order and without repeats; those that are only looked at for
+    findings unless these are at hand."""
+    return list(dict.fromkeys(name for check in registry().values() for name in (
+        *check.columns, *check.reads, *(check.found_in if finding else ()))))
+
+
+def findings() -> list[Column]:
+    """The columns of all that checks find, in registry order."""
+    return [Column(name, pa.float32(), meaning) for check in registry().values()
+            for name, meaning in check.findings.items()]
+
+
+def found_by(settings: Mapping[str, CheckSettings]) -> JsonObject:
+    """What decides the findings, beside the columns they are found in."""
+    return {name: [check.version, settings[name].action == "off",
+                   settings[name].model_dump(mode="json", include=set(check.found_by))]
+            for name, check in registry().items() if check.findings}
+
+
+def find(table: pa.Table, settings: Mapping[str, CheckSettings]) -> pa.Table:
+    """`findings` of all rows; nulls for checks that are off. `table` holds `columns_read()`."""
+    found: dict[str, Any] = {}
+    for name, check in registry().items():
+        if check.findings and settings[name].action != "off":
+            found |= check.find(as_arrays(table, check.found_in), settings[name])
+    nothing = np.full(table.num_rows, np.nan)
+    return pa.table({column.name: pa.array(found.get(column.name, nothing), column.type, from_pandas=True)
+                     for column in findings()})
 
 
 def reasons() -> dict[str, str]:
@@ -142,15 +168,19 @@ class Verdicts:
         return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), records, type=pa.list_(FAILED_CHECK))
 
 
-def verdicts(table: pa.Table, settings: Mapping[str, CheckSettings], *, dropping_only: bool = False) -> Verdicts:
+def verdicts(table: pa.Table, settings: Mapping[str, CheckSettings], *, dropping_only: bool = False,
+             found: pa.Table | None = None) -> Verdicts:
     """Judge all rows by all checks whose action is not off, or only by those that drop. `table` holds
-    `columns_read()`."""
+    `columns_read()`; what is `found` in it may be given as `find` returned it before, and is looked for otherwise."""
     judged = []
     for name, check in registry().items():
         chosen = settings[name]
         if chosen.action == "off" or (dropping_only and chosen.action != "drop"):
             continue
-        seen = as_arrays(table, (*check.columns, *check.reads))
+        seen = dict(as_arrays(table, (*check.columns, *check.reads)))
+        if check.findings:
+            seen |= as_arrays(found, check.findings) if found is not None else \
+                check.find(as_arrays(table, check.found_in), chosen)
         judged += [Judged(name, chosen.action, check.rank, verdict) for verdict in check.judge(seen, chosen)]
     return Verdicts(judged, table.num_rows)
 

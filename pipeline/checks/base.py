@@ -52,6 +52,13 @@ class Check(ABC):
     """Columns that `measure` fills (float32): name → meaning, with unit."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Further columns that `judge` looks at, of `ingest` or `measure`."""
+    findings: ClassVar[dict[str, str]] = {}
+    """What `find` works out of other columns (float32): name → meaning. It is kept until these columns change, for what
+    takes too long to be done again whenever a threshold moves."""
+    found_in: ClassVar[tuple[str, ...]] = ()
+    """Columns that `find` looks at, of `ingest` or `measure`."""
+    found_by: ClassVar[tuple[str, ...]] = ()
+    """Settings that decide what is found."""
     reasons: ClassVar[dict[str, str]] = {}
     """Every reason that `judge` may give: reason → what it means and what to do, in plain words."""
     version: ClassVar[int] = 1
@@ -75,8 +82,12 @@ class Check(ABC):
         """Values of `columns` for one picture; NaN where a measure does not apply."""
         return {}
 
+    def find(self, columns: Columns, settings: Any) -> Columns:
+        """`findings` over all rows, NaN where there is nothing to find. `columns` holds those of `found_in`."""
+        return {}
+
     def judge(self, columns: Columns, settings: Any) -> Sequence[Verdict]:
-        """One verdict per reason, over all rows. `columns` holds those of `columns` and `reads`."""
+        """One verdict per reason, over all rows. `columns` holds those of `columns`, `reads` and `findings`."""
         raise NotImplementedError
 
 

@@ -11,8 +11,7 @@ Boilerplate is also what many different pictures of a set share.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -31,7 +30,13 @@ REPEATED = "repeated_caption"
 
 class Caption(Check):
     rank: ClassVar[int] = 90
-    reads: ClassVar[tuple[str, ...]] = ("captions", "sha256")
+    version: ClassVar[int] = 2
+    found_in: ClassVar[tuple[str, ...]] = ("captions", "sha256")
+    found_by: ClassVar[tuple[str, ...]] = ("scripts",)
+    findings: ClassVar[dict[str, str]] = {
+        "caption_words": "words of the row's wordiest caption that speak of a picture",
+        "caption_spread": "different pictures of which the row's least repeated caption is said; null without captions",
+    }
     reasons: ClassVar[dict[str, str]] = {
         "weak_caption": "No caption of the picture says anything of it: none, a file name, an address, a stock "
                         "word, sales talk. Set a captioner in [caption], or filter.caption.action = \"drop\" to lose "
@@ -56,37 +61,49 @@ class Caption(Check):
         )
         repeated_share: float = Field(0.01, ge=0, le=1, description="share of the rows with captions, 0..1; 1: never")
 
+    def find(self, columns: Columns, settings: Settings) -> Columns:
+        rows, texts = _flat(columns["captions"])
+        different = list(dict.fromkeys(texts))
+        useful = dict(zip(different, (_words(text, settings) for text in different), strict=True))
+        words = np.zeros(len(columns["captions"]))
+        np.maximum.at(words, rows, np.array([useful[text] for text in texts], np.float64))
+        return {"caption_words": words, "caption_spread": _spread(rows, texts, columns["sha256"])}
+
     def judge(self, columns: Columns, settings: Settings) -> Sequence[Verdict]:
-        words = np.array([best_words(captions, settings) for captions in columns["captions"]], np.float64)
+        words, spread = columns["caption_words"], columns["caption_spread"]
         weak = words < settings.min_words
-        spread = repeated(columns["captions"], columns["sha256"], settings)
+        most = max(settings.repeated_pictures, settings.repeated_share * np.count_nonzero(~np.isnan(spread)))
         return [
             *fail_where(weak, reason="weak_caption", value=words, threshold=settings.min_words),
-            *fail_where((spread > 0) & ~weak, reason=REPEATED, value=spread, threshold=settings.repeated_pictures),
+            *fail_where((spread > most) & ~weak, reason=REPEATED, value=spread, threshold=settings.repeated_pictures),
         ]
 
 
-def best_words(captions: Any, settings: Caption.Settings) -> int:
-    """Words of the wordiest caption of a row; 0 when all are empty, file names, addresses or stock words."""
-    return max((_words(text, settings) for text in _texts(captions)), default=0)
+def _flat(captions: NDArray[Any]) -> tuple[NDArray[np.int64], list[str]]:
+    """All captions that are not empty, one after another, and the row of each."""
+    rows, texts = list[int](), list[str]()
+    for row, said in enumerate(captions):
+        if said is not None:
+            some = [text for text in said if text]
+            texts += some
+            rows += [row] * len(some)
+    return np.array(rows, np.int64), texts
 
 
-def repeated(captions: NDArray[Any], pictures: NDArray[Any], settings: Caption.Settings) -> NDArray[np.float64]:
-    """Per row how many different pictures share its least repeated caption; 0 where that is not too many."""
-    held: dict[str, set[bytes]] = defaultdict(set)
-    for texts, picture in zip(captions, pictures, strict=True):
-        for text in {_same(text) for text in _texts(texts)}:
-            if picture is not None:
-                held[text].add(picture)
-    rows = sum(bool(_texts(texts)) for texts in captions)
-    most = max(settings.repeated_pictures, settings.repeated_share * rows)
-    spread = [min((len(held[_same(text)]) for text in _texts(texts)), default=0) for texts in captions]
-    return np.array([count if count > most else 0 for count in spread], np.float64)
-
-
-def _texts(captions: Any) -> list[str]:
-    texts: Iterable[str | None] = captions if isinstance(captions, (list, tuple, np.ndarray)) else ()
-    return [text for text in texts if text]
+def _spread(rows: NDArray[np.int64], texts: list[str], pictures: NDArray[Any]) -> NDArray[np.float64]:
+    """Per row how many different pictures share its least repeated caption; NaN for rows without captions. Case and
+    spaces make no difference."""
+    numbers: dict[str, int] = {}
+    of_text = {text: numbers.setdefault(_same(text), len(numbers)) for text in dict.fromkeys(texts)}
+    said = np.array([of_text[text] for text in texts], np.int64)
+    known: dict[bytes, int] = {}
+    shown = np.array([-1 if each is None else known.setdefault(each, len(known)) for each in pictures], np.int64)[rows]
+    pairs = np.unique((said * len(pictures) + shown)[shown >= 0])
+    held = np.bincount(pairs // max(1, len(pictures)), minlength=len(numbers))
+    spread = np.full(len(pictures), np.inf)
+    np.minimum.at(spread, rows, held[said].astype(np.float64))
+    spread[np.isinf(spread)] = np.nan
+    return spread
 
 
 def _same(text: str) -> str:

@@ -77,13 +77,25 @@ def check_lines(rows: RunRows, checks: Mapping[str, CheckSettings]) -> Iterator[
     """
     for name, check in registry().items():
         settings = checks.get(name)
-        needed = [*check.columns, *check.reads]
+        needed = [*check.columns, *check.reads, *check.found_in]
         if settings is None or settings.action == "off" or not rows.has(*needed):
             continue
-        seen = as_arrays(rows.columns(needed), needed)
+        seen = _seen(check, settings, rows)
         for number_of, verdict in enumerate(check.judge(seen, settings)):
             if number_of == 0 or verdict.failed.any():
                 yield _line(name, check, settings, verdict, seen)
+
+
+def _seen(check: Check, settings: CheckSettings, rows: RunRows) -> Columns:
+    """What the check judges by; what it finds as `filter` found it, if that has run."""
+    judged = (*check.columns, *check.reads)
+    seen = as_arrays(rows.columns(judged), judged) if judged else {}
+    if check.findings:
+        kept = rows.found(check.findings)
+        found = as_arrays(kept, check.findings) if kept is not None else \
+            check.find(as_arrays(rows.columns(check.found_in), check.found_in), settings)
+        seen = {**seen, **found}
+    return seen
 
 
 def _line(name: str, check: Check, settings: CheckSettings, verdict: Verdict, seen: Columns) -> Line:
@@ -94,13 +106,13 @@ def _line(name: str, check: Check, settings: CheckSettings, verdict: Verdict, se
         name, about, _unit(check, settings, verdict, seen), settings.action, verdict.reason,
         tuple(f"filter.{name}.{key} = {value}" for key, value in dumped.items() if key != "action"),
         verdict.value, verdict.failed, verdict.threshold, crop=in_detail(check),
-        texts="captions" in check.reads,
+        texts="captions" in check.found_in,
     )
 
 
 def _unit(check: Check, settings: CheckSettings, verdict: Verdict, seen: Columns) -> str:
     """What the values are: the column's own words, or else those of the setting that holds the threshold."""
-    for column, meaning in check.columns.items():
+    for column, meaning in (check.columns | check.findings).items():
         if np.array_equal(seen[column], verdict.value, equal_nan=True):
             return meaning
     for key, field in type(settings).model_fields.items():

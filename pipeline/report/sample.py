@@ -76,6 +76,15 @@ class RunRows:
         """Those of `names` that exist, all rows."""
         return self.view.arrow([name for name in dict.fromkeys(names) if self.has(name)])
 
+    def found(self, names: Iterable[str]) -> pa.Table | None:
+        """What the checks found in other columns, all rows, as `filter` left it; None before it has run."""
+        receipt = self.manifests.receipt("filter")
+        parts = [] if receipt is None else receipt.tables.get("found", [])
+        if sum(part.rows for part in parts) != self.count or not parts:
+            return None
+        table = self.manifests.stage("filter", "found").arrow()
+        return table.select(list(names)) if set(names) <= set(table.column_names) else None
+
     @cached_property
     def decoded(self) -> Bools:
         """Rows that are pictures, (n,): all of them before `measure` has run."""

@@ -15,7 +15,7 @@ import multiprocessing
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +68,7 @@ def ingested(rows: int) -> Iterator[pa.Table]:
             "id": [hashlib.blake2b(str(n).encode(), digest_size=16).hexdigest() for n in numbers.tolist()],
             "source": ["f"] * len(numbers), "kind": ["urls"] * len(numbers), "fetch_outcome": ["ok"] * len(numbers),
             "url": [f"https://example.org/pictures/{n}.jpg" for n in numbers.tolist()],
-            "captions": [[f"a picture of thing {n % 997} beside thing {n % 89}"] for n in numbers.tolist()],
+            "captions": [[f"a picture of thing {n % 999983} beside thing {n % 89}"] for n in numbers.tolist()],
             "caption_origins": [["alt"]] * len(numbers), "length": rng.integers(20_000, 400_000, len(numbers)),
             "sha256": [hashlib.sha256(str(n).encode()).digest() for n in shown.tolist()],
         })
@@ -91,7 +91,9 @@ def measures(rows: int) -> Iterator[pa.Table]:
         })
 
 
-def timed(what: str, run: Run) -> None:
+def timed(what: str, folder: str, **changes: float) -> None:
+    """Both stages, in a process of their own as a command is; `peak` is that process's."""
+    run = run_in(folder, **changes)
     for stage in ("dedupe", "filter"):
         begun = time.perf_counter()
         run_stage(STAGES[stage](), run)
@@ -99,17 +101,21 @@ def timed(what: str, run: Run) -> None:
         print(f"  {what:<12} {stage:<7} {time.perf_counter() - begun:7.2f} s   peak {peak:.2f} GB", flush=True)
 
 
+def apart(work: Callable[..., None], *arguments: object, **changes: float) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=work, args=arguments, kwargs=changes)
+    process.start()
+    process.join()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     rows = parser.parse_args().rows
     with tempfile.TemporaryDirectory() as folder:
-        writer = multiprocessing.get_context("spawn").Process(target=write, args=(folder, rows))
-        writer.start()  # in a process of its own: what it takes is not what the stages take
-        writer.join()
-        print(f"{rows:,} rows")
-        timed("first run", run_in(folder, min_sharpness=0.2))
-        timed("a threshold", run_in(folder, min_sharpness=0.3))
+        apart(write, folder, rows)
+        print(f"{rows:,} rows", flush=True)
+        apart(timed, "first run", folder, min_sharpness=0.2)
+        apart(timed, "a threshold", folder, min_sharpness=0.3)
 
 
 if __name__ == "__main__":

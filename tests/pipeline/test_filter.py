@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from pipeline import checks
+from pipeline.checks.caption import Caption
+from pipeline.demo.scenes import draw, sample_scene
 from pipeline.filter import READS, FilterStage
+from pipeline.progress import Progress
+from pipeline.recipe import from_dict
+from pipeline.run import Run
 from pipeline.schema import FILTER, STAGES
+from pipeline.stages import execute
 
 GOOD: dict[str, Any] = {
     "fetch_outcome": "ok", "decode_outcome": "ok", "duplicate_of": None, "relation": None, "distance": None,
@@ -77,3 +86,29 @@ def test_a_flag_keeps_the_row_and_off_says_nothing() -> None:
 def test_a_threshold_moves_the_border_exactly() -> None:
     rows = decided({"jpeg_quality": 24.0}, {"jpeg_quality": 25.0}, {"jpeg_quality": 26.0})
     assert [row["kept"] for row in rows] == [False, True, True]
+
+
+def test_what_was_found_in_captions_is_kept_for_other_thresholds(tmp_path: Path,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for seed, name in enumerate(["a red barn.png", "barn.png", "IMG_0001.png"]):
+        draw(sample_scene(np.random.default_rng(seed))).save(folder / name)
+    looked, find = list[int](), Caption.find
+    monkeypatch.setattr(Caption, "find", lambda self, *given: looked.append(1) or find(self, *given))
+
+    def weak(**settings: Any) -> tuple[list[str], int]:
+        """Names of the pictures whose captions are called weak, and how often captions were looked at so far."""
+        raw = {"name": "found", "workdir": str(tmp_path), "engine": {"workers": 1}, "filter": {"caption": settings},
+               "ingest": {"sources": [{"kind": "folder", "name": "f", "path": str(folder)}]}}
+        run = Run(from_dict(raw), Progress(quiet=True))
+        execute(run, ["ingest", "measure", "dedupe", "filter"])
+        rows = run.manifests.joined(["url", "failed"], stages=("ingest", "filter")).arrow(["url", "failed"]).to_pylist()
+        return sorted(unquote(row["url"]).rsplit("/", 1)[1] for row in rows
+                      if any(one["check"] == "caption" for one in row["failed"])), len(looked)
+
+    assert weak() == (["IMG_0001.png"], 1)
+    assert weak(min_words=2) == (["IMG_0001.png", "barn.png"], 1)
+    assert weak(scripts=["greek"]) == (["IMG_0001.png", "a red barn.png", "barn.png"], 2)
+    (folder / "barn.png").rename(folder / "a blue boat.png")
+    assert weak(scripts=["latin"], min_words=2) == (["IMG_0001.png"], 3)

@@ -24,7 +24,7 @@ def fails(*captions: str | None, min_words: int = 1) -> bool:
     column[0] = list(captions)
     pictures = np.array([b"picture"], object)
     settings = check.Settings(min_words=min_words)  # type: ignore[call-arg]
-    verdict, _ = check.judge({"captions": column, "sha256": pictures}, settings)
+    verdict, _ = check.judge(check.find({"captions": column, "sha256": pictures}, settings), settings)
     assert verdict.reason == "weak_caption"
     return bool(verdict.failed[0])
 

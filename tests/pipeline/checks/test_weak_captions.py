@@ -39,8 +39,8 @@ def judged(rows: list[list[str]], pictures: list[bytes | None] | None = None, **
     columns = {"captions": np.empty(len(rows), object), "sha256": np.empty(len(rows), object)}
     columns["captions"][:] = rows
     columns["sha256"][:] = pictures or [str(number).encode() for number in range(len(rows))]
-    found = registry()["caption"].judge(columns, Caption.Settings(**settings))
-    return {verdict.reason: verdict for verdict in found}
+    check, chosen = registry()["caption"], Caption.Settings(**settings)
+    return {verdict.reason: verdict for verdict in check.judge(check.find(columns, chosen), chosen)}
 
 
 def test_a_caption_of_many_pictures_is_boilerplate() -> None:
