@@ -61,7 +61,8 @@ $(VENV)/python-ready:
 $(VENV)/base: $(VENV)/python-ready pyproject.toml requirements.lock
 	@echo "installing into $(VENV): about 6 GB and a few minutes, once"
 	@$(PIP) -c requirements.lock torch torchvision
-	@$(PIP) -c requirements.lock -e .
+	@$(PIP) -c requirements.lock -e ".[fast]"
+	@$(BIN)/python -c "from pipeline.measure import warm_up; warm_up()"
 	@touch $@
 
 $(VENV)/test: $(VENV)/base

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+
+from pipeline import resample
 
 SIDE = 32
 LOW = 8
 BITS = LOW * LOW
 
 
-def phash(grey: Image.Image) -> int:
-    """Hash of a picture's luma (mode L, at full size) as an unsigned 64-bit number."""
-    return int(hashes(reduced(grey)[None])[0])
+def phash(luma: NDArray[np.uint8]) -> int:
+    """Hash of a picture's luma (H, W) at full size as an unsigned 64-bit number."""
+    return int(hashes(reduced(luma)[None])[0])
 
 
-def reduced(grey: Image.Image) -> NDArray[np.uint8]:
+def reduced(luma: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The 32 × 32 luma that the hash is computed from; keep these to hash many pictures at once."""
-    return np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
+    return resample.lanczos(luma, SIDE, SIDE)
 
 
 def hashes(reduced_nhw: NDArray[np.uint8]) -> NDArray[np.uint64]:
@@ -32,8 +33,9 @@ def hashes(reduced_nhw: NDArray[np.uint8]) -> NDArray[np.uint64]:
     import scipy.fft  # slow to import, and few commands need it
 
     values = reduced_nhw.astype(np.float64)
-    spectrum = scipy.fft.dct(scipy.fft.dct(values, axis=1), axis=2)[:, :LOW, :LOW].reshape(-1, BITS)
-    bits = spectrum > np.median(spectrum, axis=1, keepdims=True)
+    spectrum = scipy.fft.dct(scipy.fft.dct(values, axis=1)[:, :LOW], axis=2)[:, :, :LOW].reshape(-1, BITS)
+    middle = np.sort(spectrum, axis=1)[:, BITS // 2 - 1:BITS // 2 + 1]
+    bits = spectrum > middle.mean(axis=1, keepdims=True)  # the median
     return np.packbits(bits, axis=1).view(">u8").astype(np.uint64).ravel()
 
 

@@ -12,6 +12,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.kernels import kernels
+from pipeline.kernels.plain import FINE
+from pipeline.tiles import spans
+
 STANDARD_LUMA = np.array([
     16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56,
     14, 17, 22, 29, 51, 87, 80, 62, 18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92,
@@ -68,17 +72,11 @@ def traced_quality(luma: NDArray[np.uint8]) -> tuple[float, float]:
     if coefficients is None:
         return float("nan"), 0.0
     best, best_evidence = float("nan"), 0.0
-    steps, nearest = np.empty_like(coefficients), np.empty_like(coefficients)  # reused: allocating costs more
-    for quality in range(WORST, BEST + 1):
-        np.divide(coefficients, _low_steps()[quality - 1], out=steps)
-        np.rint(steps, out=nearest)
-        count = int(np.count_nonzero(nearest))
+    counts, distances = kernels().on_the_grid(coefficients, _low_steps())
+    for quality, count, off in zip(range(WORST, BEST + 1), counts.tolist(), distances.tolist(), strict=True):
         if count < _EVIDENCE:
             continue
-        off = steps
-        np.subtract(steps, nearest, out=off)
-        off *= nearest != 0
-        evidence = 1 - 12 * float(np.vdot(off, off)) / count
+        evidence = 1 - 12 * off / (count * FINE**2)
         if evidence > best_evidence + 0.02:
             best, best_evidence = float(quality), evidence
     return best, best_evidence
@@ -86,9 +84,9 @@ def traced_quality(luma: NDArray[np.uint8]) -> tuple[float, float]:
 
 @cache
 def _low_steps() -> NDArray[np.float32]:
-    """Quantiser steps of the low frequencies for q = 1..100: (100, 14, 1)."""
+    """Quantiser steps of the low frequencies for q = WORST..BEST: (40, 14)."""
     at = [u * BLOCK + v for u, v in _LOW]
-    return ijg_tables()[:, at, None].astype(np.float32)
+    return ijg_tables()[WORST - 1:BEST, at].astype(np.float32)
 
 
 def _low_coefficients(luma: NDArray[np.uint8]) -> NDArray[np.float32] | None:
@@ -96,28 +94,25 @@ def _low_coefficients(luma: NDArray[np.uint8]) -> NDArray[np.float32] | None:
     rows, columns = luma.shape[0] // BLOCK, luma.shape[1] // BLOCK
     if rows < 2 or columns < 2:
         return None
-    cells = luma[:rows * BLOCK, :columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
-    high, low = cells.max(1).reshape(rows, -1), cells.min(1).reshape(rows, -1)
-    while high.shape[1] > columns:  # by halves: numpy is slow at reducing over eight neighbours
-        high, low = np.maximum(high[:, ::2], high[:, 1::2]), np.minimum(low[:, ::2], low[:, 1::2])
-    activity = (high.astype(np.int16) - low).ravel()
-    chosen = np.argsort(-activity, kind="stable")[:_BLOCKS]
+    activity = spans(luma, BLOCK).ravel()
+    chosen = kernels().largest(activity, _BLOCKS)
     chosen = chosen[activity[chosen] > 2]
-    blocks = cells[chosen // columns, :, chosen % columns, :].reshape(len(chosen), BLOCK * BLOCK)
+    blocks = kernels().tiles(luma, chosen, BLOCK).reshape(len(chosen), BLOCK * BLOCK)
     # One straight edge between two flat colours gives the same block a hundred times. That is one witness: a flag
     # has few different blocks, and chance alone puts those on the grid of some quality.
-    different = sorted(set(blocks.view(f"V{BLOCK * BLOCK}").ravel().tolist()))
+    _, different = np.unique(kernels().marks(blocks.view(np.uint64)), return_index=True)
     if len(different) < _LEAST_BLOCKS:
         return None
-    values = np.frombuffer(b"".join(different), np.uint8).reshape(-1, BLOCK * BLOCK).astype(np.float32)
-    return np.ascontiguousarray(((values - 128) @ _basis()).T)
+    if len(different) < len(blocks):
+        blocks = blocks[np.sort(different)]
+    coefficients: NDArray[np.float32] = _basis() @ blocks.astype(np.float32).T
+    return coefficients
 
 
 @cache
 def _basis() -> NDArray[np.float32]:
-    """T.81's orthonormal 8 × 8 DCT for the low frequencies: (64, 14)."""
+    """T.81's orthonormal 8 × 8 DCT for the low frequencies, none of which sees a block's mean: (14, 64)."""
     frequency, place = np.meshgrid(np.arange(BLOCK), np.arange(BLOCK), indexing="ij")
     cosine = np.cos((2 * place + 1) * frequency * np.pi / 16) / 2
     cosine[0] /= np.sqrt(2)
-    columns = [np.outer(cosine[u], cosine[v]).ravel() for u, v in _LOW]
-    return np.stack(columns, axis=1).astype(np.float32)
+    return np.stack([np.outer(cosine[u], cosine[v]).ravel() for u, v in _LOW]).astype(np.float32)

@@ -113,7 +113,7 @@ MEASURE = TableSchema((
     Column("height", pa.int32(), "after EXIF orientation", "px"),
     Column("frames", pa.int32(), "frames in the file; the first is used"),
     Column("alpha_share", pa.float32(), "share of not fully opaque pixels; composited on white", "0..1"),
-    Column("pixel_digest", pa.binary(16), "first 16 bytes of SHA-256 over shape and canonical RGB pixels"),
+    Column("pixel_digest", pa.binary(16), "16 bytes, equal exactly for equal shape and canonical RGB pixels"),
     Column("phash", pa.uint64(), "64-bit perceptual hash, imagehash.phash's definition"),
     Column("thumb", pa.binary(THUMB_BYTES), "16×16 luma then 8×8 Cb and 8×8 Cr, uint8: verifies duplicates"),
     VALUE_KEY,

@@ -8,10 +8,14 @@ the ratio of a high band to a low band, in the tiles that have any structure, te
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pipeline.kernels import kernels
+from pipeline.tiles import percentile, spans
 
 SIDE = 32
 """Side of a tile, px."""
@@ -21,7 +25,7 @@ LOW, HIGH = (0.06, 0.13), (0.30, 0.50)
 _TILES = 300
 _LEAST_POWER = 4.0
 _SHARE_OF_STRONGEST = 0.1
-_PERCENTILE = 95
+_PERCENTILE = 0.95
 _ROUNDING = 0.05
 """Power in the high band that rounding to whole levels leaves: 1/12, of which the band holds about half."""
 
@@ -31,44 +35,33 @@ def fine_detail(luma: NDArray[np.uint8]) -> float:
 
     Looks at the 300 tiles of 32 × 32 whose levels span most, so the cost hardly grows with the picture.
     """
-    tiles = _active_tiles(luma)
-    if not len(tiles):
+    if min(luma.shape) < SIDE:
         return float("nan")
-    low, high = _band_powers(tiles)
+    chosen = kernels().largest(spans(luma, SIDE).ravel(), _TILES)
+    low, high = _band_powers(luma, chosen)
     strongest = float(np.sort(low)[-max(1, len(low) // 50)])
     telling = low >= max(_LEAST_POWER, _SHARE_OF_STRONGEST * strongest)
     if not telling.any():
         return float("nan")
     ratio = np.maximum(high[telling] - _ROUNDING, 1e-3) / low[telling]
-    return float(np.percentile(10 * np.log10(ratio), _PERCENTILE))
+    return 10 * math.log10(percentile(ratio, _PERCENTILE))
 
 
-def _active_tiles(luma: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The tiles (n, SIDE, SIDE) whose levels span most, of a grid over the picture."""
-    rows, columns = luma.shape[0] // SIDE, luma.shape[1] // SIDE
-    grid = luma[:rows * SIDE, :columns * SIDE].reshape(rows, SIDE, columns, SIDE)
-    if grid.size == 0:
-        return np.empty((0, SIDE, SIDE), np.uint8)
-    span = (grid.max(1).max(2).astype(np.int16) - grid.min(1).min(2)).ravel()
-    chosen = np.argsort(-span, kind="stable")[:_TILES]
-    return grid[chosen // columns, :, chosen % columns]
-
-
-def _band_powers(tiles: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variance (levels²) of each tile within LOW and within HIGH, by Hann-windowed periodogram."""
-    window, low, high = _plan()
+def _band_powers(luma: NDArray[np.uint8], chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Variance (levels²) of each chosen tile within LOW and within HIGH, by Hann-windowed periodogram: (2, n)."""
+    window, bands = _plan()
     import scipy.fft  # slow to import, and few commands need it
 
-    values = tiles.astype(np.float32)
-    values -= values.mean(axis=(1, 2), keepdims=True)
-    spectrum = scipy.fft.rfft2(values * window).reshape(len(tiles), -1)
-    power = (spectrum.real**2 + spectrum.imag**2) / SIDE**4
-    return power @ low, power @ high
+    spectra = scipy.fft.rfft2(kernels().windowed(luma, chosen, window))
+    parts = spectra.reshape(len(chosen), -1).view(np.float32)  # real and imaginary in turns
+    parts *= parts
+    return bands @ parts.T
 
 
 @cache
-def _plan() -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
-    """Window of unit mean square, and per band the weight of each bin of a half spectrum (both halves counted)."""
+def _plan() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Window of unit mean square, and for LOW and HIGH the weight of each bin of a half spectrum (both halves counted)
+    that makes the sum of its squares a variance in levels²: (2, 2 × bins)."""
     hann = np.hanning(SIDE + 1)[:SIDE]
     window = np.outer(hann, hann)
     window /= np.sqrt((window**2).mean())
@@ -76,4 +69,4 @@ def _plan() -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float6
     radius = np.hypot(np.fft.fftfreq(SIDE)[:, None], across[None])
     twice = np.where((across == 0) | (across == 0.5), 1.0, 2.0)[None]
     bands = [np.where((radius >= start) & (radius < end), twice, 0.0).ravel() for start, end in (LOW, HIGH)]
-    return window.astype(np.float32), bands[0], bands[1]
+    return window.astype(np.float32), (np.repeat(np.stack(bands), 2, axis=1) / SIDE**4).astype(np.float32)

@@ -31,7 +31,7 @@ def is_svg(data: bytes) -> bool:
     if data[:2] == b"\x1f\x8b":
         data = _unzipped(data, 1 << 16)
     head = data[:1 << 16].removeprefix(b"\xef\xbb\xbf")
-    return b"svg" in head[:1 << 16].lower() and _OPENING.match(head) is not None
+    return head.lstrip()[:1] == b"<" and b"svg" in head.lower() and _OPENING.match(head) is not None
 
 
 def rasterise(data: bytes, *, max_pixels: int) -> bytes:

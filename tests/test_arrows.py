@@ -17,7 +17,8 @@ LEAVES = {
     # room → what its files may import of the project, besides their own room's base
     "pipeline/checks/": {"pipeline.image", "pipeline.schema", "pipeline.errors", "pipeline.settings",
                          # kernels: arrays in, numbers out
-                         "pipeline.edges", "pipeline.spectrum", "pipeline.quantisation"},
+                         "pipeline.edges", "pipeline.spectrum", "pipeline.quantisation", "pipeline.tiles",
+                         "pipeline.kernels"},
     "pipeline/captioners/": {"pipeline.image", "pipeline.schema", "pipeline.errors", "pipeline.settings",
                              "pipeline.clip"},
     "pipeline/ingest/sources/": {"pipeline.schema", "pipeline.errors", "pipeline.settings", "pipeline.storage",

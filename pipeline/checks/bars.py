@@ -19,6 +19,7 @@ from pydantic import Field
 
 from pipeline.checks.base import Action, Check, CheckSettings, Columns, Verdict, fail_where
 from pipeline.image import Picture
+from pipeline.kernels import kernels
 
 _SPAN, _DRIFT = 10, 4
 _INSIDE = 10
@@ -55,12 +56,10 @@ class Bars(Check):
 
 def _band(lines: NDArray[np.uint8]) -> int:
     """How many lines, from the first on, make a band; 0 where the picture does not begin along most of it."""
-    high, low = lines.max(1).astype(np.int16), lines.min(1).astype(np.int16)
-    tone = (high[0] + low[0]) / 2
-    ends = (high - low > _SPAN) | (np.abs((high + low) / 2 - tone) > _DRIFT)
-    end = int(ends.argmax())
+    end = int(kernels().plain_lines(lines, _SPAN, _DRIFT))
     if end < 1 or end + _INSIDE >= len(lines):
         return 0
+    tone = (float(lines[0].max()) + float(lines[0].min())) / 2
     return end if np.mean(np.abs(lines[end + _INSIDE].astype(np.float32) - tone) > _SPAN) > 0.5 else 0
 
 

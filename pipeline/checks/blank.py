@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from pipeline.checks.base import Check, CheckSettings, Columns, Verdict, fail_where
@@ -17,6 +18,7 @@ from pipeline.image import Picture
 
 
 class Blank(Check):
+    version: ClassVar[int] = 2
     rank: ClassVar[int] = 12
     columns: ClassVar[dict[str, str]] = {
         "tone_range": "largest difference between cells of a 32 × 32 grid in Y, Cb or Cr, in levels 0..255",
@@ -30,8 +32,8 @@ class Blank(Check):
         min_tone_range: float = Field(12.0, ge=0, le=255, description="drop pictures whose tones span fewer levels")
 
     def measure(self, picture: Picture) -> dict[str, float]:
-        cells = picture.small.reshape(-1, 3)
-        return {"tone_range": float((cells.max(axis=0).astype(int) - cells.min(axis=0)).max())}
+        planes = np.ascontiguousarray(picture.small.reshape(-1, 3).T)
+        return {"tone_range": float((planes.max(axis=1).astype(int) - planes.min(axis=1)).max())}
 
     def judge(self, columns: Columns, settings: Settings) -> Sequence[Verdict]:
         value = columns["tone_range"]

@@ -28,7 +28,7 @@ from pipeline.spectrum import fine_detail
 
 
 class BlownUp(Check):
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     rank: ClassVar[int] = 45
     columns: ClassVar[dict[str, str]] = {
         "native_sharpness": "slope over range of the sharpest edges at native size, per px; about 0.4 / blur σ",

@@ -22,7 +22,7 @@ from pipeline.image import Picture
 
 
 class Blur(Check):
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     rank: ClassVar[int] = 40
     columns: ClassVar[dict[str, str]] = {
         "sharpness": "slope over range of the sharpest edges, longer side at 512 px, per px; about 0.4 / blur σ",
@@ -41,7 +41,7 @@ class Blur(Check):
     def measure(self, picture: Picture) -> dict[str, float]:
         sharpness = edge_sharpness(picture.viewing)
         if np.isnan(sharpness):
-            sharpness = edge_sharpness(_halved(picture.viewing)) / 2  # per px of the viewing size again
+            sharpness = edge_sharpness(_halved(picture.viewing), unit=4) / 2  # per px of the viewing size again
         return {"sharpness": sharpness}
 
     def judge(self, columns: Columns, settings: Settings) -> Sequence[Verdict]:
@@ -50,8 +50,9 @@ class Blur(Check):
                           threshold=settings.min_sharpness)
 
 
-def _halved(luma: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Averages of 2 × 2 pixels; an odd last row or column is left out."""
+def _halved(luma: NDArray[np.uint8]) -> NDArray[np.uint16]:
+    """Sums of 2 × 2 pixels; an odd last row or column is left out."""
     height, width = (side - side % 2 for side in luma.shape)
-    halved: NDArray[np.float32] = luma[:height, :width].reshape(height // 2, 2, width // 2, 2).mean(axis=(1, 3))
+    cells = luma[:height, :width].reshape(height // 2, 2, width // 2, 2)
+    halved: NDArray[np.uint16] = cells.sum(axis=(1, 3), dtype=np.uint16)
     return halved

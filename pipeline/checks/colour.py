@@ -15,9 +15,11 @@ from pydantic import Field
 
 from pipeline.checks.base import Action, Check, CheckSettings, Columns, Verdict, fail_where
 from pipeline.image import Picture
+from pipeline.tiles import percentile
 
 
 class Colour(Check):
+    version: ClassVar[int] = 2
     rank: ClassVar[int] = 70
     columns: ClassVar[dict[str, str]] = {
         "colourfulness": "distance from grey in the CbCr plane, 99th percentile of a 32 × 32 grid, levels 0..181",
@@ -34,7 +36,7 @@ class Colour(Check):
 
     def measure(self, picture: Picture) -> dict[str, float]:
         chroma = picture.small[..., 1:].astype(np.float32) - 128
-        return {"colourfulness": float(np.percentile(np.hypot(chroma[..., 0], chroma[..., 1]), 99))}
+        return {"colourfulness": percentile(np.hypot(chroma[..., 0], chroma[..., 1]), 0.99)}
 
     def judge(self, columns: Columns, settings: Settings) -> Sequence[Verdict]:
         value = columns["colourfulness"]

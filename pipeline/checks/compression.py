@@ -27,7 +27,7 @@ from pipeline.quantisation import table_quality, traced_quality
 
 
 class Compression(Check):
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     rank: ClassVar[int] = 20
     columns: ClassVar[dict[str, str]] = {
         "jpeg_quality": "IJG quality of the file's luma table, 1..100; null when it is no JPEG",

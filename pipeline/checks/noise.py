@@ -9,7 +9,9 @@ picture. Calibration on 47 photographs of one megapixel: untouched 0 to 5.9 (98t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -18,16 +20,19 @@ from pydantic import Field
 
 from pipeline.checks.base import Check, CheckSettings, Columns, Verdict, fail_where
 from pipeline.image import Picture
+from pipeline.kernels import kernels
+from pipeline.tiles import percentile
 
 TILE = 16
 _TILES = 600
 _LEAST_TILES = 10
 _MOST_CLIPPED = 0.1
 """Share of black and white pixels in a tile that is looked at: what is cut off there has no noise."""
-_PERCENTILE = 20.0
+_PERCENTILE = 0.2
 
 
 class Noise(Check):
+    version: ClassVar[int] = 2
     rank: ClassVar[int] = 48
     columns: ClassVar[dict[str, str]] = {
         "noise": "standard deviation of noise in the smoother tiles, levels of luma",
@@ -53,13 +58,14 @@ def noise_level(luma: NDArray[np.uint8]) -> float:
     rows, columns = (side // TILE for side in luma.shape)
     if not rows or not columns:
         return float("nan")
-    chosen = np.unique(np.linspace(0, rows * columns - 1, _TILES).astype(np.int64))
-    grid = luma[:rows * TILE, :columns * TILE].reshape(rows, TILE, columns, TILE)
-    tiles = grid[chosen // columns, :, chosen % columns]
-    clipped = ((tiles == 0) | (tiles == 255)).reshape(len(tiles), -1).mean(1)
-    tiles = tiles[clipped <= _MOST_CLIPPED].astype(np.float32)
-    if len(tiles) < _LEAST_TILES:
+    detail = kernels().diagonal_detail(luma, _spread(rows * columns), TILE, int(_MOST_CLIPPED * TILE**2))
+    sizes = detail[detail >= 0]
+    if len(sizes) < _LEAST_TILES:
         return float("nan")
-    detail = (tiles[:, ::2, ::2] - tiles[:, ::2, 1::2] - tiles[:, 1::2, ::2] + tiles[:, 1::2, 1::2]) / 2
-    sizes = np.abs(detail).reshape(len(tiles), -1).mean(1) * np.sqrt(np.pi / 2)
-    return float(np.percentile(sizes, _PERCENTILE))
+    return percentile(sizes, _PERCENTILE) / (2 * (TILE // 2) ** 2) * math.sqrt(math.pi / 2)
+
+
+@lru_cache(64)
+def _spread(tiles: int) -> NDArray[np.int64]:
+    """Numbers of _TILES tiles, or all, at equal distances."""
+    return np.unique(np.linspace(0, tiles - 1, _TILES).astype(np.int64))

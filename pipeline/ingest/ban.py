@@ -112,7 +112,7 @@ class Ban:
             picture = decode(read(), max_pixels=self._max_pixels)
         except (Unreadable, StorageError, MemoryError):
             return None
-        return self.looks(phash(picture.grey))
+        return self.looks(phash(picture.levels))
 
     def stand(self, values: pa.Table) -> NDArray[np.bool_]:
         """Which fetched rows may be taken over: those kept out by a rule that still stands, and pictures that no rule

@@ -178,7 +178,7 @@ def _encoded(picture: Picture, variant: Variant, sizes: Sizes) -> Thumbnail:
     if variant == "whole":
         image = shrunk(image, sizes.whole)
     else:
-        left, top, right, bottom = busiest_window(picture.luma, sizes.crop)
+        left, top, right, bottom = busiest_window(picture.levels.astype(np.float32), sizes.crop)
         image, quality = image.crop((left, top, right, bottom)), CROP_QUALITY
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", quality=quality, method=4)

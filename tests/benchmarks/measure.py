@@ -163,7 +163,8 @@ def parts() -> dict[str, Callable[[Picture], Any]]:
     """What `measured` consists of, in an order in which each view is made before it is used."""
     views = {f"view: {name}": attrgetter(name) for name in ("levels", "viewing", "small")}
     facts = {"hash: pixel digest": Picture.digest, "hash: all facts": _facts, "hash: thumbnail": thumb}
-    return {**views, **facts, **{f"check: {n}": c.measure for n, c in checks.registry().items() if c.columns}}
+    looks = {f"check: {name}": check.measure for name, check in checks.measuring().items() if check.columns}
+    return {**views, **facts, **looks}
 
 
 def breakdown(files: list[bytes]) -> dict[str, float]:

@@ -9,6 +9,7 @@ import zlib
 
 import numpy as np
 import pytest
+import simplejpeg
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, ImageFile
@@ -172,7 +173,7 @@ def test_views() -> None:
     big = Image.new("RGB", (1300, 650), (255, 0, 0))
     picture = decode(saved(big, "PNG"))
     assert picture.viewing.shape == (VIEWING_SIDE // 2, VIEWING_SIDE)
-    np.testing.assert_allclose(picture.luma, 0.299 * 255, atol=0.5)  # Rec. 601
+    np.testing.assert_allclose(picture.levels, 0.299 * 255, atol=0.5)  # Rec. 601
     small = decode(saved(scene(), "PNG"))
     assert small.viewing.shape == (24, 40), "smaller pictures are never enlarged"
     assert small.small.shape == (32, 32, 3)
@@ -272,3 +273,21 @@ def test_mutated_files_are_pictures_or_rows_with_a_reason(form: str, data: st.Da
     except Unreadable as error:
         outcome = error.reason
     assert outcome == "ok" or outcome in UNREADABLE
+
+
+@pytest.mark.parametrize("chroma", [0, 1, 2, "440", "411", "L"])
+@pytest.mark.parametrize("options", [{"quality": 3}, {"quality": 85, "progressive": True}, {"quality": 100}])
+def test_a_plain_jpeg_has_the_pixels_that_pillow_decodes(chroma: int | str, options: dict[str, int]) -> None:
+    rng = np.random.default_rng(3)
+    for width, height in ((1, 1), (17, 31), (64, 48), (333, 250)):
+        pixels = rng.integers(0, 256, (height // 4 + 1, width // 4 + 1, 3), np.uint8)
+        image = Image.fromarray(pixels).resize((width, height))
+        if isinstance(chroma, int):
+            data = saved(image, "JPEG", subsampling=chroma, **options)
+        elif chroma == "L":
+            data = saved(image.convert("L"), "JPEG", **options)
+        else:
+            data = simplejpeg.encode_jpeg(np.array(image), options["quality"], colorsubsampling=chroma)
+        decoded = decode(data)
+        assert decoded._canonical.flags.owndata  # by simplejpeg, not Pillow's buffer
+        np.testing.assert_array_equal(decoded.rgb, np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from PIL import Image
 
-SLOW = {"pandas.core.frame", "torch", "scipy", "fsspec", "diffusers", "open_clip", "transformers", "PIL.ImageDraw"}
+SLOW = {"pandas.core.frame", "torch", "scipy", "fsspec", "diffusers", "open_clip", "transformers", "PIL.ImageDraw",
+        "numba"}
 """PIL.ImageDraw stands for what draws the demo website."""
 
 
