@@ -8,7 +8,9 @@ Sets of at most `DENSE` distinct hashes are compared all with all, which is quic
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
 import numpy as np
@@ -57,7 +59,29 @@ def _dense(values: NDArray[np.uint64], max_distance: int) -> Pairs:
 
 
 def _banded(values: NDArray[np.uint64], max_distance: int) -> Pairs:
-    """Each pair once: in the first band where it is within the radius."""
+    """Each pair once: in the first band where it is within the radius. In machine code where numba is installed."""
+    try:
+        from pipeline.nearby_compiled import search
+    except ImportError:
+        return _banded_plainly(values, max_distance)
+    radius = max_distance // len(BANDS)
+    masks = np.array([((1 << width) - 1) << start for start, width in BANDS], np.uint64)
+
+    def searched(number: int) -> Pairs:
+        start, width = BANDS[number]
+        keys = _keys(values, (start, width))
+        order = np.argsort(keys, kind="stable")
+        first = np.searchsorted(keys[order], np.arange((1 << width) + 1))
+        flips = np.array([sum(1 << bit for bit in bits) for count in range(radius + 1)
+                          for bits in combinations(range(width), count)], np.int64)
+        return search(values[order], order, first, flips, masks[:number], radius, max_distance)
+
+    with ThreadPoolExecutor(min(len(BANDS), os.cpu_count() or 1)) as threads:
+        return _joined(list(threads.map(searched, range(len(BANDS)))))
+
+
+def _banded_plainly(values: NDArray[np.uint64], max_distance: int) -> Pairs:
+    """The same in numpy: three times as long for a million, and for ten million no way at all."""
     radius = max_distance // len(BANDS)
     parts: list[Pairs] = []
     for number, band in enumerate(BANDS):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,20 +34,31 @@ def listed(hashes: np.ndarray, distance: int) -> list[tuple[int, int, int]]:
     return list(zip(a.tolist(), b.tolist(), d.tolist(), strict=True))
 
 
-@settings(max_examples=20)
-@given(seed=st.integers(0, 2**31), count=st.integers(0, 120), distance=st.integers(0, 13), dense=st.booleans())
-def test_equals_comparing_all_with_all(seed: int, count: int, distance: int, dense: bool) -> None:
+def by(patch: pytest.MonkeyPatch, how: str) -> None:
+    """Search all with all, by bands in machine code, or by bands without numba."""
+    patch.setattr(nearby, "DENSE", 10**9 if how == "dense" else 0)
+    if how == "plain":
+        patch.setitem(sys.modules, "pipeline.nearby_compiled", None)
+
+
+HOW = ("dense", "compiled", "plain")
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31), count=st.integers(0, 120), distance=st.integers(0, 13), how=st.sampled_from(HOW))
+def test_equals_comparing_all_with_all(seed: int, count: int, distance: int, how: str) -> None:
     hashes = clustered(seed, count, 6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearby, "DENSE", 10**9 if dense else 0)
+        by(patch, how)
         assert listed(hashes, distance) == brute(hashes, distance)
 
 
-def test_bands_and_blocks_agree_on_many(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", HOW[1:])
+def test_bands_and_blocks_agree_on_many(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = clustered(1, 3000, 400)
     expected = listed(hashes, 8)
     assert len(expected) > 5000
-    monkeypatch.setattr(nearby, "DENSE", 0)
+    by(monkeypatch, how)
     monkeypatch.setattr(nearby, "_PAIRS_AT_ONCE", 1000)
     assert listed(hashes, 8) == expected
 
