@@ -86,7 +86,8 @@ class MeasureStage(RowStage):
 
     def fingerprints(self, run: Run) -> JsonObject:
         return {"decoders": image.versions(), "checks": {
-            name: check.fingerprint() for name, check in checks.measuring(run.recipe.checks).items()}}
+            name: check.fingerprint() for name, check in checks.measuring(run.recipe.checks).items()
+            if check.columns}}
 
     def holds(self, run: Run, output: Output) -> Holds | None:
         """What says nothing of the picture itself (its disk was away, memory was short) is never taken over, nor is
@@ -134,7 +135,7 @@ def _worker(max_pixels: int, deadline_s: float, rules: HeaderRules | None = None
     """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtiff complains of every damaged file there
-    warm_up()
+    warm_up(settings)
 
     def work(rows: pa.Table) -> pa.Table:
         try:
@@ -146,9 +147,9 @@ def _worker(max_pixels: int, deadline_s: float, rules: HeaderRules | None = None
     return work
 
 
-def warm_up() -> None:
-    """Load what measuring needs, and compile it where this machine has not done so yet: seconds that no picture is to
-    blame for."""
+def warm_up(settings: Mapping[str, CheckSettings] | None = None) -> None:
+    """Load what measuring under these settings needs, and compile it where this machine has not done so yet: seconds
+    that no picture is to blame for."""
     noise = np.random.default_rng(0).integers(0, 256, (600, 600, 3), np.uint8)
     tall = np.zeros((64 * 258, 1, 3), np.uint8)  # whose averages are added up in 32 bits
     for pixels in (noise, tall):
@@ -156,7 +157,7 @@ def warm_up() -> None:
             pixels.flags.writeable = writeable
             picture = Picture(pixels, image.Header("PNG", "RGB", pixels.shape[1], pixels.shape[0]))
             _facts(picture)
-            _numbers(picture)
+            _numbers(picture, settings)
     edge_sharpness(noise[..., 0].astype(np.uint16), unit=4)  # as `blur` asks of soft pictures
 
 

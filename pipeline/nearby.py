@@ -61,7 +61,7 @@ def _dense(values: NDArray[np.uint64], max_distance: int) -> Pairs:
 def _banded(values: NDArray[np.uint64], max_distance: int) -> Pairs:
     """Each pair once: in the first band where it is within the radius. In machine code where numba is installed."""
     try:
-        from pipeline.nearby_compiled import search
+        from pipeline.kernels.bands import search
     except ImportError:
         return _banded_plainly(values, max_distance)
     radius = max_distance // len(BANDS)

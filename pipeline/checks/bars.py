@@ -50,7 +50,7 @@ class Bars(Check):
     def judge(self, columns: Columns, settings: Settings) -> Sequence[Verdict]:
         across = _bars(columns["border_top"], columns["border_bottom"], columns["height"])
         down = _bars(columns["border_left"], columns["border_right"], columns["width"])
-        share = np.where((across > 0) & (down > 0), 0.0, np.fmax(across, down))
+        share = np.where((across > 0) & (down > 0), 0.0, np.maximum(across, down))
         return fail_where(share > settings.max_share, reason="letterbox", value=share, threshold=settings.max_share)
 
 
@@ -64,5 +64,5 @@ def _band(lines: NDArray[np.uint8]) -> int:
 
 
 def _bars(one: NDArray[np.float64], other: NDArray[np.float64], side: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Share of the side that bands at both its ends take; 0 where only one end has any."""
-    return np.where((one > 0) & (other > 0), (one + other) / side, 0.0)
+    """Share of the side that bands at both its ends take; 0 where only one end has any, NaN where it is not known."""
+    return np.where((one == 0) | (other == 0), 0.0, (one + other) / side)

@@ -62,7 +62,7 @@ class Check(ABC):
     reasons: ClassVar[dict[str, str]] = {}
     """Every reason that `judge` may give: reason → what it means and what to do, in plain words."""
     version: ClassVar[int] = 1
-    """Rises when `measure` gives other values for the same picture."""
+    """Rises when `measure` gives other values for the same picture, or `find` for the same columns."""
     costly: ClassVar[bool] = False
     """Takes longer than all others together: it measures nothing while the recipe's action is `off`."""
     rank: ClassVar[int] = 50

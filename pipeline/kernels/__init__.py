@@ -1,7 +1,8 @@
-"""Inner loops over whole pictures, in two versions that give the same numbers to the last bit.
+"""Inner loops in machine code, and those over whole pictures also without.
 
-`plain` is numpy and Pillow; `compiled`, which goes over the pixels once where numpy goes over them many times, needs
-numba (the extra `fast`). Sums are in whole numbers, so that their order does not matter.
+The latter come in two versions that give the same numbers to the last bit. `plain` is numpy and Pillow; `compiled`,
+which goes over the pixels once where numpy goes over them many times, needs numba (the extra `fast`). Sums are in whole
+numbers, so that their order does not matter.
 """
 
 from __future__ import annotations

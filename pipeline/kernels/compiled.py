@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.kernels.jit import compiled
 from pipeline.kernels.plain import BITS, aligned
-from pipeline.kernels.tiled import compiled
 from pipeline.kernels.tiled import diagonal_detail as diagonal_detail
 from pipeline.kernels.tiled import doubled as doubled
 from pipeline.kernels.tiled import extremes as extremes

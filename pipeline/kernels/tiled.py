@@ -1,29 +1,16 @@
-"""The loops of `compiled` that look at tiles, and what makes machine code of them."""
+"""The loops of `compiled` that look at tiles."""
 
 # mypy: disable-error-code="assignment, no-any-return"
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.kernels.jit import compiled
 from pipeline.kernels.plain import FINE
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def compiled(function: Function) -> Function:
-    """The function in machine code; other threads go on while it runs."""
-    options = {"nogil": True, "error_model": "numpy"}
-    try:
-        made: Function = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder that numba may write to
-        made = numba.njit(**options)(function)
-    return made
 
 
 @compiled

@@ -92,12 +92,13 @@ def _refusal(row: dict[str, Any], ban: Ban) -> Refusal | None:
 
 
 def _looks(run: Run, ban: Ban) -> dict[str, Refusal]:
-    """Rows kept out by their perceptual hash: as `measure` took it, or taken now where it has not been yet."""
+    """Rows kept out by their perceptual hash: as `measure` took it, or taken now where it has not been yet, as of rows
+    known by their header alone."""
     receipt, found, measured = run.manifests.receipt("measure"), dict[str, Refusal](), set[str]()
     for part in [] if receipt is None else receipt.tables[""]:
         table = read_part(run.manifests.folder("measure"), part, ["id", "phash", "decode_outcome"])
         for row_id, phash, outcome in zip(*(column.to_pylist() for column in table.columns), strict=True):
-            if outcome is not None:
+            if outcome not in (None, "header_only"):
                 measured.add(row_id)
             if phash is not None and (refusal := ban.looks(phash)) is not None:
                 found[row_id] = refusal

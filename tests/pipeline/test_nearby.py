@@ -38,7 +38,7 @@ def by(patch: pytest.MonkeyPatch, how: str) -> None:
     """Search all with all, by bands in machine code, or by bands without numba."""
     patch.setattr(nearby, "DENSE", 10**9 if how == "dense" else 0)
     if how == "plain":
-        patch.setitem(sys.modules, "pipeline.nearby_compiled", None)
+        patch.setitem(sys.modules, "pipeline.kernels.bands", None)
 
 
 HOW = ("dense", "compiled", "plain")

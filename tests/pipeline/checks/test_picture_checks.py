@@ -175,6 +175,17 @@ def test_bars(seed: int, tone: int, pillars: bool) -> None:
     assert "bars" not in failing(encoded(inside))
 
 
+def test_what_was_not_decoded_has_bars_of_no_known_share() -> None:
+    borders = {f"border_{side}": np.array([value, np.nan, np.nan, 30.0])
+               for side, value in (("top", 30.0), ("bottom", 30.0), ("left", 0.0), ("right", 0.0))}
+    borders |= {"border_left": np.array([0, np.nan, np.nan, 0.0]), "border_right": np.array([0, np.nan, np.nan, 0.0])}
+    sizes = {"width": np.array([200, np.nan, 200, 200.0]), "height": np.array([200, np.nan, 200, 200.0])}
+    check = checks.registry()["bars"]
+    verdict, = check.judge({**borders, **sizes}, check.Settings())
+    assert verdict.failed.tolist() == [True, False, False, True]
+    assert np.array_equal(verdict.value, [0.3, np.nan, np.nan, 0.3], equal_nan=True)
+
+
 def test_a_subject_on_a_plain_ground_has_no_bars() -> None:
     image = Image.new("RGB", (600, 400), (240, 240, 240))
     ImageDraw.Draw(image).ellipse((200, 100, 400, 300), fill=(200, 30, 30))

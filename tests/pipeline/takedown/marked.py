@@ -77,7 +77,7 @@ def site() -> Site:
 def recipe(workdir: str, server: Hostile, **ingest: Any) -> Recipe:
     return from_dict({
         "name": "marked", "workdir": workdir, "engine": {"workers": 1}, "score": {"model": "none"},
-        "caption": {"when": "none"}, "filter": {name: {"action": "flag"} for name in checks.registry()},
+        "caption": {"when": "none"}, "filter": {name: {"action": "flag"} for name in checks.measuring()},
         "ingest": {"sources": [{"kind": "site", "name": "web", "start": [server.base]}],
                    "fetch": {"contact": "t@example.org", "allow_hosts": ["127.0.0.1"], "retries": 0}, **ingest}})
 

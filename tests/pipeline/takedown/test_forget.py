@@ -19,6 +19,7 @@ from pipeline.cli import app
 from pipeline.errors import GristmillError
 from pipeline.image import decode
 from pipeline.measure import thumb
+from pipeline.recipe import from_dict
 from pipeline.run import Run
 from pipeline.takedown.command import forget
 from tests.pipeline.ingest import hostile
@@ -243,15 +244,19 @@ def test_a_longer_blocklist_takes_down_what_was_there(made: Made, tmp_path: Path
     assert reachable(tmp_path, run) == ids
 
 
-@pytest.mark.parametrize("measured", [True, False])
-def test_looks_that_were_not_measured_yet(measured: bool, made: Made, tmp_path: Path) -> None:
+@pytest.mark.parametrize("measured", ["whole", "header", "nothing"])
+def test_looks_that_were_not_measured_yet(measured: str, made: Made, tmp_path: Path) -> None:
     """A perceptual rule that comes after `ingest` is held against what `measure` took, else against the bytes."""
     given = made.copy(tmp_path)
     looks = imagehash.phash(marked_picture())
-    if not measured:
+    if measured != "whole":
         for stage in stages.STAGES:
             if stage != "ingest":
                 shutil.rmtree(tmp_path / "manifests/marked" / stage)
+    if measured == "header":
+        small = {"resolution": {"action": "drop", "min_side": 1000}}
+        run = curate(from_dict({**given.model_dump(mode="json"), "measure": {"early_exit": True}, "filter": small}))
+        assert set(run.manifests.stage("measure").arrow()["decode_outcome"].to_pylist()) == {"header_only"}
     run = curate(recipe(str(tmp_path), made.server, blocklist={"phash": [f"{looks}~4"]}))
     assert {name for name, row in rows_of(run).items() if row["fetch_outcome"] == "blocked"} == {
         "marked.png", "again.png", "larger.jpg"}

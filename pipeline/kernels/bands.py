@@ -1,4 +1,4 @@
-"""The search of one band in machine code, for `nearby`: needs numba (the extra `fast`)."""
+"""The search for near hashes in one band of their bits, in machine code, for `nearby`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.kernels.tiled import compiled
+from pipeline.kernels.jit import compiled
 
 Found = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]
 
