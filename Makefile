@@ -40,11 +40,12 @@ lint: $(VENV)/test ## Ruff and mypy
 	@$(BIN)/ruff check pipeline train tests
 	@$(BIN)/mypy
 
-bench: $(VENV)/test ## Accuracy of the checks on the demo, speed of fetching and measuring, memory of long lists; see tests/README.md
+bench: $(VENV)/test ## Accuracy of the checks on the demo, speed of fetching, measuring and selecting, memory of long lists; see tests/README.md
 	@$(BIN)/python tests/benchmarks/demo_seeds.py
 	@$(BIN)/python tests/benchmarks/measure.py $(PHOTOGRAPHS) $(if $(OTHERS),--others "$(OTHERS)")
 	@$(BIN)/python tests/benchmarks/columns.py
 	@$(BIN)/python tests/benchmarks/duplicates.py
+	@$(BIN)/python tests/benchmarks/weigh.py
 	@$(BIN)/python tests/benchmarks/ingest.py $(if $(IMG2DATASET),--img2dataset "$(IMG2DATASET)")
 	@$(BIN)/python tests/benchmarks/long_list.py
 	@$(BIN)/python tests/benchmarks/blocklist.py

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -23,12 +23,13 @@ from pipeline import answers, clip_files
 from pipeline.candidates import AskForCaptions, ScoreCandidates, WriteCaptions, answer_columns, text_table, unanswered
 from pipeline.captioners import registry
 from pipeline.captioners.base import CaptionerSettings
-from pipeline.checks.caption import REPEATED, Caption, is_weak, settings_in
+from pipeline.checks.caption import REPEATED, Caption, settings_in, weak_among
 from pipeline.receipt import JsonObject
 from pipeline.rowstage import BYTES_LOST, RowStage, Step, Worker
 from pipeline.schema import CAPTION, ID, VALUE_KEY, TableSchema
 from pipeline.score import BYTES, Model
 from pipeline.settings import Settings
+from pipeline.zeroshot import Bounds, outside
 
 if TYPE_CHECKING:
     from pipeline.run import Run
@@ -39,7 +40,7 @@ else:  # every registered captioner's settings, told apart by `kind`
     _KINDS = [captioner.Settings for captioner in registry().values()]
     AnyCaptioner = Annotated[reduce(or_, _KINDS), Field(discriminator="kind")] if len(_KINDS) > 1 else _KINDS[0]
 
-REASON_READS = ("id", "kept", "pooled_captions", "caption_scores", "captions", "failed")
+REASON_READS = ("id", "kept", "pooled_captions", "caption_scores", "captions", "failed", "zero_shot")
 REMOTE_CHUNK = 64
 """Rows whose answers are kept together: what a kill may cost where each of them may have a price."""
 
@@ -84,6 +85,7 @@ class CaptionStage(RowStage):
             "captioners": [_deciding(given) for given in _writers(caption)],
             "score": {"model": score.model, "precision": score.precision},
             "seed": run.recipe.seed if caption.sample else None,
+            "zero_shot": {name: bounds.model_dump() for name, bounds in run.recipe.select.zero_shot.items()},
         }
 
     def fingerprints(self, run: Run) -> JsonObject:
@@ -100,7 +102,9 @@ class CaptionStage(RowStage):
 
     def source_rows(self, run: Run) -> Rows:
         weak = settings_in(run.recipe.checks)
-        return _WithReason(self.rows(run), run.recipe.caption, weak, run.recipe.seed)
+        return _WithReason(self.rows(run), partial(
+            why_captioned, settings=run.recipe.caption, weak=weak, seed=run.recipe.seed,
+            bounds=run.recipe.select.zero_shot))
 
     def lost(self, run: Run) -> list[str]:
         away = run.manifests.need(self.name).counts.get(BYTES_LOST, 0)
@@ -151,28 +155,36 @@ class CaptionStage(RowStage):
         return worker
 
 
-def why_captioned(rows: pa.Table, settings: CaptionSettings, weak: Caption.Settings, seed: int) -> list[str | None]:
+def why_captioned(rows: pa.Table, settings: CaptionSettings, weak: Caption.Settings, seed: int,
+                  bounds: Mapping[str, Bounds]) -> list[str | None]:
     """`all`, `empty`, `weak`, `low_score` or `sample` per row; None where no words are needed.
 
-    Rows that `filter` dropped never need any. `rows` holds `REASON_READS`.
+    Rows that `filter` dropped never need any, nor do those that `select` will drop by a zero-shot bound, whatever is
+    said of them. `rows` holds `REASON_READS`.
     """
     if settings.when == "none" or not settings.captioners:
         return [None] * rows.num_rows
-    return [_why(row, settings, weak, seed) if row["kept"] else None for row in rows.to_pylist()]
-
-
-def _why(row: dict[str, Any], settings: CaptionSettings, weak: Caption.Settings, seed: int) -> str | None:
+    needed = np.array(rows.column("kept").to_numpy(zero_copy_only=False), bool)
+    for _, failed, _, _ in outside(rows.column("zero_shot"), bounds):
+        needed &= ~failed
     if settings.when == "all":
-        return "all"
+        return ["all" if each else None for each in needed.tolist()]
+    listed = rows.to_pylist()
+    useless = weak_among([text for row in listed for text in row["pooled_captions"] or ()], weak)
+    return [_why(row, settings, useless, seed) if each else None
+            for row, each in zip(listed, needed.tolist(), strict=True)]
+
+
+def _why(row: dict[str, Any], settings: CaptionSettings, weak: Collection[str], seed: int) -> str | None:
     texts = [text for text in row["pooled_captions"] or [] if text.strip()]
     if not texts:
         return "empty"
     if REPEATED in {failed["reason"] for failed in row.get("failed") or []}:  # then what its copies say counts alone
         texts = [text for text in texts if text not in row["captions"]]
-    if all(is_weak(text, weak) for text in texts):  # also those that came from dropped copies
+    if all(text in weak for text in texts):  # also those that came from dropped copies
         return "weak"
     scored = zip(row["pooled_captions"], row["caption_scores"] or [], strict=False)
-    scores = [score for text, score in scored if score is not None and text.strip() and not is_weak(text, weak)]
+    scores = [score for text, score in scored if score is not None and text.strip() and text not in weak]
     if scores and max(scores) < settings.min_score:
         return "low_score"
     drawn = hashlib.blake2b(f"{seed}:caption:{row['id']}".encode(), digest_size=8).digest()
@@ -182,8 +194,8 @@ def _why(row: dict[str, Any], settings: CaptionSettings, weak: Caption.Settings,
 class _WithReason:
     """The input rows with the column `why_captioned`, which depends on thresholds and so is in no key."""
 
-    def __init__(self, rows: Rows, settings: CaptionSettings, weak: Caption.Settings, seed: int) -> None:
-        self._rows, self._settings, self._weak, self._seed = rows, settings, weak, seed
+    def __init__(self, rows: Rows, why: Callable[[pa.Table], list[str | None]]) -> None:
+        self._rows, self._why = rows, why
         self.part_count = rows.part_count
 
     def part(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
@@ -192,7 +204,7 @@ class _WithReason:
         table = self._rows.part(number, others or ["id"])  # a table without columns would have no rows either
         if "why_captioned" not in columns:
             return table
-        reasons = why_captioned(self._rows.part(number, REASON_READS), self._settings, self._weak, self._seed)
+        reasons = self._why(self._rows.part(number, REASON_READS))
         return table.append_column("why_captioned", pa.array(reasons, pa.string())).select(list(columns))
 
 

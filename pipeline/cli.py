@@ -81,10 +81,12 @@ def run(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirO
 def _stage_command(name: str) -> None:
     def command(recipe: RecipeOption = "demo", sets: SetOption = None, workdir: WorkdirOption = None,
                 source: SourceOption = None, force: ForceOption = False, quiet: QuietOption = False) -> None:
-        from pipeline import stages
+        from pipeline import finish, stages
 
         job = _run(recipe, sets, workdir, source, quiet=quiet)
         stages.execute(job, [name], force=force)
+        if name == "weigh" and not quiet:
+            finish.print_classes(job, _stdout())
 
     app.command(name, help=f"Run the stage `{name}` alone; its inputs must have finished.")(command)
 

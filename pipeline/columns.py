@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.checks import findings, registry
 from pipeline.receipt import JsonObject
-from pipeline.schema import CLUSTERS, EDGES, HELD_OUT, ID, SAMPLES, STAGES, TableSchema
+from pipeline.schema import CLUSTERS, EDGES, HELD_OUT, ID, SAMPLES, STAGES, TOPICS, TableSchema
 
 HEAD = """# The manifests' columns
 
@@ -32,7 +32,8 @@ def as_rows() -> list[JsonObject]:
 
 def _tables() -> dict[str, TableSchema]:
     return {**STAGES, "dedupe/edges": EDGES, "dedupe/held_out": HELD_OUT,
-            "filter/found": TableSchema((ID, *findings())), "select/clusters": CLUSTERS, "samples.parquet": SAMPLES}
+            "filter/found": TableSchema((ID, *findings())), "select/clusters": CLUSTERS,
+            "weigh/topics": TOPICS, "samples.parquet": SAMPLES}
 
 
 def as_markdown() -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pipeline import funnel, report, stages, storage
+from pipeline import balance, funnel, report, stages, storage
 from pipeline.takedown.settle import pending
 
 if TYPE_CHECKING:
@@ -23,10 +23,18 @@ def draw_report(run: Run) -> str:
     return report.write(run.manifests, run.recipe)
 
 
+def print_classes(run: Run, console: Console) -> None:
+    """What `weigh` made of the classes; nothing where there are none."""
+    made = balance.render(balance.balance(run.manifests.joined(balance.READS).arrow()))
+    if made is not None:
+        console.print(made)
+
+
 def print_end(run: Run, console: Console, *, recipe: str, sets: Sequence[str], workdir: str | None,
               source: str | None) -> None:
     """What a person reads after `curate run`."""
     console.print(funnel.render(funnel.funnel(run.manifests)))
+    print_classes(run, console)
     path = draw_report(run)
     options = [] if recipe == "demo" else ["--recipe", recipe]
     options += [] if source is None else ["--source", source]

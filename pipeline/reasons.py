@@ -95,12 +95,12 @@ def explain(reason: str, recipe: Recipe | None = None, *, stage: str | None = No
     A reason that several stages give is explained for the one named `stage`, or for all of them. Raises
     GristmillError for a reason that nothing gives, naming the nearest ones.
     """
-    known = meanings()
-    if reason not in known:
-        near = difflib.get_close_matches(reason, known, 3, 0.5)
+    known, kind = meanings(), reason.partition(":")[0]  # behind a colon stands which of several
+    if kind not in known:
+        near = difflib.get_close_matches(kind, known, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"reasons are: {', '.join(sorted(known))}"
         raise GristmillError(f"there is no drop reason {reason!r}", hint=hint)
-    given = [each for each in known[reason] if each.stage == stage] or known[reason]
+    given = [each for each in known[kind] if each.stage == stage] or known[kind]
     meaning = given[0].text
     if len(given) > 1:
         meaning = " ".join(f"By {each.stage}: {each.text}" for each in given)
@@ -160,6 +160,11 @@ def _plain(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, dict):
+        pairs = (f"{name if name.isidentifier() else _plain(name)} = {_plain(inner)}" for name, inner in value.items())
+        return f"{{ {', '.join(pairs)} }}" if value else "{}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_plain(item) for item in value)}]"
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -190,6 +190,11 @@ WEIGH = TableSchema((
     Column("sample_weight", pa.float32(), "expected repeats of this row per epoch; 0 for rows not in training"),
 ))
 
+TOPICS = TableSchema((
+    ID,
+    Column("class", pa.string(), "name of the embedding's cluster: the nearest of weigh.words"),
+))
+
 SHARD = TableSchema((
     ID,
     Column("shard", pa.string(), "file name of the tar; null for rows not in any"),

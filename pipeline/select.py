@@ -1,30 +1,33 @@
-"""`select`: the caption of each picture, the CLIP threshold, the train/validation split. Columns only.
+"""`select`: the caption of each picture, the CLIP and zero-shot thresholds, the train/validation split. Columns only.
 
-A caption is acceptable when it is not weak itself (see the check `caption`; off, it finds none weak) and its
-CLIP cosine with the picture reaches `min_clip_score`. Originals come first: a new caption replaces an acceptable
-original only when it beats it by `original_margin`. A picture without any acceptable caption is dropped.
-Of pictures that look alike to the CLIP model one stays, when [select.semantic] asks for it; see `pipeline.semantic`.
+How a caption is chosen says `pipeline.choice`; a picture without any acceptable one is dropped. Then what zero-shot
+probabilities rule out, then all but the best `top_fraction`, and last, when [select.semantic] asks for it, all but one
+of pictures that look alike to the CLIP model; see `pipeline.semantic`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field
 
-from pipeline.checks.caption import Caption, is_weak, settings_in
+from pipeline.checks.caption import settings_in
+from pipeline.choice import CHOSEN, REFUSED, choose
+from pipeline.choice import READS as CHOICE_READS
 from pipeline.clusters import count_for, halves, nearest
+from pipeline.decisions import Decisions
 from pipeline.errors import RecipeError
 from pipeline.receipt import JsonObject, digest
 from pipeline.schema import CLUSTERS, SELECT, TableSchema
 from pipeline.semantic import cosines, elect, evenly
 from pipeline.settings import Settings
 from pipeline.stage import ColumnStage
+from pipeline.zeroshot import Bounds, check_names, outside
 
 if TYPE_CHECKING:
     from pipeline.run import Run
@@ -36,6 +39,8 @@ REASONS = {
                       "Look at the captions in `curate show`; lower the threshold or add a captioner.",
     "no_caption": "The picture has no usable words at all: none was found and none was written. "
                   "Set a captioner in [caption], or select.require_caption = false.",
+    "zero_shot": "The zero-shot probability of the name behind the colon is outside the bounds in select.zero_shot. "
+                 "Look at the pictures in the report before moving them.",
     "below_top_fraction": "Its best caption's CLIP score is outside select.top_fraction of the rows that were left.",
     "semantic_duplicate": "To the CLIP model it shows the same as a better picture that stays (similar_to): their "
                           "cosine reaches select.semantic.max_similarity. No copy: another photograph may be meant.",
@@ -75,6 +80,10 @@ class SelectSettings(Settings):
         1.0, gt=0, le=1,
         description="keep this share of the rows by best caption score; ties at the border all stay; 1 keeps all",
     )
+    zero_shot: dict[str, Bounds] = Field(
+        {}, description="name of score.zero_shot → bounds of its probability, as in { nsfw = { max = 0.3 } }; pictures "
+        "outside are dropped, and get no words written for them"
+    )
     original_margin: float = Field(
         0.05, ge=0, description="a written caption must beat an acceptable original by this CLIP cosine to replace it"
     )
@@ -93,8 +102,7 @@ class SelectStage(ColumnStage):
     name: ClassVar[str] = "select"
     inputs: ClassVar[tuple[str, ...]] = ("ingest", "measure", "dedupe", "filter", "score", "caption")
     reads: ClassVar[tuple[str, ...]] = (
-        "id", "kept", "dropped_by", "reason", "value", "threshold", "group", "pooled_captions",
-        "pooled_origins", "caption_scores", "candidates",
+        "id", "kept", "dropped_by", "reason", "value", "threshold", "group", *CHOICE_READS, "zero_shot",
     )
     counted: ClassVar[str | None] = "reason"
 
@@ -102,7 +110,9 @@ class SelectStage(ColumnStage):
         return {"": SELECT, **({"clusters": CLUSTERS} if run.recipe.select.semantic.on else {})}
 
     def check(self, run: Run) -> None:
-        """Raises RecipeError when look-alikes are asked for without a model that could tell."""
+        """Raises RecipeError when look-alikes are asked for without a model that could tell, or for bounds on names
+        that have no prompts."""
+        check_names(run.recipe.select.zero_shot, run.recipe.score.zero_shot)
         if run.recipe.select.semantic.on and run.recipe.score.model == "none":
             raise RecipeError('select.semantic compares CLIP embeddings, and score.model = "none" makes none',
                               hint="set score.model, or leave select.semantic out")
@@ -124,23 +134,25 @@ class SelectStage(ColumnStage):
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         settings, scored = run.recipe.select, run.recipe.score.model != "none"
-        rows = columns.select(self.reads).to_pylist()
-        check = settings_in(run.recipe.checks)
-        out = [_choose(row, settings, scored, check) for row in rows]
+        decided = Decisions(columns)
+        rows = np.flatnonzero(decided.kept)
+        inside = columns.select(CHOICE_READS).take(pa.array(rows))
+        made = choose(inside, settings, scored, settings_in(run.recipe.checks))
+        decided.refuse(rows, made.select(REFUSED))
+        chosen = made.take(_places(rows, columns.num_rows)).select(CHOSEN)
+        scores = chosen.column("caption_score").cast(pa.float64()).to_numpy()
+        for name, failed, value, threshold in outside(columns.column("zero_shot"), settings.zero_shot):
+            decided.drop(np.flatnonzero(failed & decided.kept), f"zero_shot:{name}", value, threshold)
         if settings.top_fraction < 1 and scored:
-            _keep_top(out, settings.top_fraction)
+            _keep_top(decided, scores, settings.top_fraction)
         aside = {}
         if settings.semantic.on:
             aside["clusters"] = self._clusters(run, columns)
-            _thin(out, columns, aside["clusters"], settings.semantic)
-        groups: dict[str, list[str]] = {}
-        for row in rows:
-            groups.setdefault(row["group"], []).append(row["id"])
-        splits = {group: split_of(ids, run.recipe.seed, settings.validation_share) for group, ids in groups.items()}
-        for row, made in zip(rows, out, strict=True):
-            made["id"] = row["id"]
-            made["split"] = splits[row["group"]] if made["kept"] else None
-        return {"": pa.Table.from_pylist(out, schema=SELECT.arrow), **aside}
+            _thin(decided, columns, scores, aside["clusters"], settings.semantic)
+        filled = dict(zip(CHOSEN, chosen.columns, strict=True)) | decided.columns()
+        filled |= {"id": columns.column("id"),
+                   "split": _splits(columns, decided.kept, run.recipe.seed, settings.validation_share)}
+        return {"": pa.table([filled[name] for name in SELECT.names], schema=SELECT.arrow), **aside}
 
     def _clusters(self, run: Run, columns: pa.Table) -> pa.Table:
         """Every embedded row's nearest clusters, of the last run when the embeddings are the same."""
@@ -163,129 +175,77 @@ def split_of(ids: Iterable[str], seed: int, share: float) -> str:
     A group is held out when any of its rows would be by itself. So no near-copy crosses the border, and a row once
     held out stays so whatever is added: a group that grows or joins another only ever moves to validation.
     """
-    lowest = min(int.from_bytes(hashlib.blake2b(f"{seed}:split:{row_id}".encode(), digest_size=8).digest(), "little")
-                 for row_id in ids)
+    return _side(min(_draw(row_id, seed) for row_id in ids), share)
+
+
+def _draw(row_id: str, seed: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed}:split:{row_id}".encode(), digest_size=8).digest(), "little")
+
+
+def _side(lowest: int, share: float) -> str:
     return "validation" if lowest < share * 2**64 else "train"
 
 
-def _choose(row: dict[str, Any], settings: SelectSettings, scored: bool, check: Caption.Settings) -> dict[str, Any]:
-    """The output row (without id and split) of one input row."""
-    carried = {name: row[name] for name in ("kept", "dropped_by", "reason", "value", "threshold")}
-    made: dict[str, Any] = {**carried, "caption": None, "caption_origin": None, "caption_score": None,
-                            "choices": None, "original_rejected": None}
-    if not row["kept"]:
-        return made
-    if scored and row["caption_scores"] is None:
-        return made | {"kept": False, "dropped_by": "select", "reason": "bytes_lost", "value": None, "threshold": None}
-    originals, rejected = _originals(row, settings, scored, check)
-    written = [
-        {"text": c["text"], "origin": c["captioner"], "score": c["score"]} for c in row["candidates"] or []
-        if c["text"] and (not scored or _reaches(c["score"], settings.min_clip_score))
-    ]
-    made["original_rejected"] = rejected
-    choices = _ranked(originals, written, settings)
-    if choices:
-        best = choices[0]
-        return made | {"caption": best["text"], "caption_origin": best["origin"], "caption_score": best["score"],
-                       "choices": choices}
-    if not settings.require_caption:
-        return made
-    texts = zip(row["pooled_captions"] or [], row["caption_scores"] or [], strict=False)
-    scores = [s for text, s in texts if s is not None and text.strip() and not is_weak(text, check)]
-    scores += [c["score"] for c in row["candidates"] or [] if c["score"] is not None]
-    return made | {
-        "kept": False, "dropped_by": "select", "reason": "low_clip_score" if scores else "no_caption",
-        "value": max(scores) if scores else None, "threshold": settings.min_clip_score if scores else None,
-    }
+def _splits(columns: pa.Table, kept: NDArray[np.bool_], seed: int, share: float) -> list[str | None]:
+    """`split_of` of each row's group; None for dropped rows, which count in their group all the same."""
+    groups = columns.column("group").combine_chunks().dictionary_encode()
+    of_row = groups.indices.to_numpy()
+    lowest = np.full(len(groups.dictionary), np.iinfo(np.uint64).max, np.uint64)
+    drawn = np.fromiter((_draw(row_id, seed) for row_id in columns.column("id").to_pylist()), np.uint64, len(of_row))
+    np.minimum.at(lowest, of_row, drawn)
+    sides = [_side(each, share) for each in lowest.tolist()]
+    return [sides[group] if stays else None for group, stays in zip(of_row.tolist(), kept.tolist(), strict=True)]
 
 
-def _originals(row: dict[str, Any], settings: SelectSettings, scored: bool, check: Caption.Settings,
-               ) -> tuple[list[dict[str, Any]], str | None]:
-    """Acceptable originals, and why the row's originals were refused when none is acceptable."""
-    texts, origins = row["pooled_captions"] or [], row["pooled_origins"] or []
-    scores = row["caption_scores"] or [None] * len(texts)
-    good, mismatch, weak, empty = [], False, False, True
-    for text, origin, score in zip(texts, origins, scores, strict=True):
-        if not text or not text.strip():
-            continue
-        empty = False
-        if is_weak(text, check):  # each for itself: a copy's good caption may lie beside a file name
-            weak = True
-        elif scored and not _reaches(score, settings.min_clip_score):
-            mismatch = True
-        else:
-            good.append({"text": text, "origin": origin, "score": score})
-    if good:
-        return good, None
-    return [], "empty" if empty else "mismatch" if mismatch else "weak" if weak else None
+def _places(rows: NDArray[np.int64], count: int) -> pa.Array:
+    """For each of `count` rows its place in `rows`; null for rows that are not there."""
+    places = np.zeros(count, np.int64)
+    places[rows] = np.arange(len(rows))
+    absent = np.ones(count, bool)
+    absent[rows] = False
+    return pa.array(places, mask=absent)
 
 
-def _reaches(score: float | None, threshold: float) -> bool:
-    return score is not None and not np.isnan(score) and score >= threshold
-
-
-def _ranked(originals: Sequence[dict[str, Any]], written: Sequence[dict[str, Any]], settings: SelectSettings,
-            ) -> list[dict[str, Any]]:
-    """Best first; equal scores keep their order, so the result does not hang on anything else."""
-    def score(choice: dict[str, Any]) -> float:
-        return choice["score"] if choice["score"] is not None else 0.0
-
-    found = sorted(originals, key=score, reverse=True) if settings.prefer == "best" else list(originals)
-    new = sorted(written, key=score, reverse=True)
-    if not found or not new:
-        return [*found, *new]
-    margin = settings.original_margin if settings.prefer == "original" else 0.0
-    best = max(score(choice) for choice in found)
-    return [*new, *found] if score(new[0]) > best + margin else [*found, *new]
-
-
-def _keep_top(rows: list[dict[str, Any]], fraction: float) -> None:
+def _keep_top(decided: Decisions, scores: NDArray[np.float64], fraction: float) -> None:
     """Drop kept rows below the score of the ⌈fraction·n⌉-th; a row without a score sorts last."""
-    kept = [row for row in rows if row["kept"]]
-    scores = np.array([-np.inf if row["caption_score"] is None else row["caption_score"] for row in kept])
-    if not len(scores):
-        return
-    border = float(np.sort(scores)[::-1][int(np.ceil(fraction * len(scores))) - 1])
-    for row, score in zip(kept, scores, strict=True):
-        if score < border:
-            row |= {"kept": False, "dropped_by": "select", "reason": "below_top_fraction", "value": float(score),
-                    "threshold": border}
+    kept = np.flatnonzero(decided.kept)
+    known = np.nan_to_num(scores, nan=-np.inf)
+    if len(kept):
+        border = float(np.sort(known[kept])[::-1][int(np.ceil(fraction * len(kept))) - 1])
+        decided.drop(kept[known[kept] < border], "below_top_fraction", known, border)
 
 
-def _thin(out: list[dict[str, Any]], columns: pa.Table, clusters: pa.Table, settings: SemanticSettings) -> None:
+def _thin(decided: Decisions, columns: pa.Table, scores: NDArray[np.float64], clusters: pa.Table,
+          settings: SemanticSettings) -> None:
     """Drop kept rows that look like a better one, then those that overfill their cluster."""
     vectors_nd, there = halves(columns.column("embedding"))
     embedded = np.flatnonzero(there)
-    nearest_np = np.stack(clusters.column("nearest").to_numpy()) if len(embedded) else np.zeros((0, 1), np.int32)
+    probes = clusters.column("nearest").combine_chunks()
+    nearest_np = probes.flatten().to_numpy().reshape(len(embedded), -1) if len(embedded) else np.zeros((0, 1), np.int32)
     to_centre = clusters.column("to_centre").to_numpy()
-    kept = np.array([row["kept"] for row in out], bool)[embedded]
-    order = _preference(out, columns, embedded)
-    order = order[kept[order]]  # places among the embedded rows
-    ids = columns.column("id").to_pylist()
+    order = _preference(columns, scores, embedded)
+    order = order[decided.kept[embedded][order]]  # places among the embedded rows
     if settings.max_similarity < 1:
         rows = embedded[order]
         keepers = elect(vectors_nd, rows, nearest_np[order], settings.max_similarity)
         dropped = np.flatnonzero(keepers != rows)
-        cosine = cosines(vectors_nd, rows[dropped], keepers[dropped])
-        for row, keeper, value in zip(rows[dropped].tolist(), keepers[dropped].tolist(), cosine.tolist(), strict=True):
-            out[row] |= {"kept": False, "dropped_by": "select", "reason": "semantic_duplicate", "value": value,
-                         "threshold": settings.max_similarity, "similar_to": ids[keeper]}
+        cosine = np.full(columns.num_rows, np.nan)
+        cosine[rows[dropped]] = cosines(vectors_nd, rows[dropped], keepers[dropped])
+        decided.drop(rows[dropped], "semantic_duplicate", cosine, settings.max_similarity, keepers[dropped])
         order = np.delete(order, dropped)
     if settings.per_cluster:
         by_cluster = order[np.argsort(nearest_np[order, 0], kind="stable")]
         _, starts = np.unique(nearest_np[by_cluster, 0], return_index=True)
         for places in np.split(by_cluster, starts[1:]):
             if len(places) > settings.per_cluster:
-                for place in np.delete(places, evenly(to_centre[places], settings.per_cluster)).tolist():
-                    out[embedded[place]] |= {
-                        "kept": False, "dropped_by": "select", "reason": "cluster_full", "value": float(len(places)),
-                        "threshold": float(settings.per_cluster)}
+                full = np.delete(places, evenly(to_centre[places], settings.per_cluster))
+                decided.drop(embedded[full], "cluster_full", np.full(columns.num_rows, float(len(places))),
+                             float(settings.per_cluster))
 
 
-def _preference(out: list[dict[str, Any]], columns: pa.Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _preference(columns: pa.Table, scores: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places in `rows` from best to worst: by the chosen caption's score, then pixels, then the smaller id."""
-    scores = np.array([row["caption_score"] for row in out], np.float64)[rows]
     width, height = (np.nan_to_num(columns.column(name).cast(pa.float64()).to_numpy())[rows]
                      for name in ("width", "height"))
-    ids = np.array(columns.column("id").to_pylist())[rows]
-    return np.lexsort((ids, -width * height, -np.nan_to_num(scores, nan=-np.inf)))
+    ids = np.array(columns.column("id").to_pylist(), np.bytes_)[rows]
+    return np.lexsort((ids, -width * height, -np.nan_to_num(scores[rows], nan=-np.inf)))

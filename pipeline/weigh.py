@@ -16,9 +16,8 @@ Unlabelled rows weigh 1 and are left out of the mean.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from functools import cache
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -26,9 +25,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from pipeline import topics
+from pipeline.captioners.vocabulary import SUBJECT_WORDS
+from pipeline.classes import READS, Names, check_head, classes_of, objects
+from pipeline.clusters import halves
 from pipeline.errors import RecipeError
-from pipeline.receipt import JsonObject
-from pipeline.schema import WEIGH, TableSchema
+from pipeline.receipt import JsonObject, digest
+from pipeline.schema import TOPICS, WEIGH, TableSchema
+from pipeline.score import Model
 from pipeline.settings import Settings
 from pipeline.stage import ColumnStage
 
@@ -37,11 +41,19 @@ if TYPE_CHECKING:
 
 
 class WeighSettings(Settings):
-    classes: Literal["label", "zero_shot", "caption_words", "none"] = Field(
+    classes: Literal["label", "zero_shot", "caption_words", "clusters", "none"] = Field(
         "label",
         description="where the class comes from: the source's label, the best zero-shot name of the score stage, "
-                    "the first of `names` that the chosen caption contains, or none",
+                    "the first of `names` that the chosen caption contains, clusters of look-alikes named by the "
+                    "nearest of `words`, or none",
     )
+    head: str = Field("", description='zero_shot: the names of this head are the classes, e.g. "medium"; empty: names '
+                                      "without a head")
+    margin: float = Field(0.0, ge=0, le=1, description="zero_shot: pictures whose most probable name is not by this "
+                                                       "much more probable than the next are unlabelled")
+    clusters: int = Field(0, ge=0, description="clusters: how many; 0: the square root of the pictures, at most 200")
+    words: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        SUBJECT_WORDS, min_length=1, description="clusters: words that may name one")
     names: tuple[Annotated[str, Field(min_length=1, pattern=r"\S")], ...] = Field(
         (), description="class names looked for by caption_words: one or several whole words, any case; the first in "
         "the caption counts, of two at one place the longer")
@@ -74,49 +86,64 @@ class WeighSettings(Settings):
 class WeighStage(ColumnStage):
     name: ClassVar[str] = "weigh"
     inputs: ClassVar[tuple[str, ...]] = ("ingest", "score", "select")
-    reads: ClassVar[tuple[str, ...]] = ("id", "label", "kept", "split", "caption", "zero_shot")
+    reads: ClassVar[tuple[str, ...]] = ("id", "kept", "split", *READS)
     counted: ClassVar[str | None] = "class"
 
     def tables(self, run: Run) -> dict[str, TableSchema]:
-        return {"": WEIGH}
+        return {"": WEIGH, **({"topics": TOPICS} if run.recipe.weigh.classes == "clusters" else {})}
+
+    def check(self, run: Run) -> None:
+        """Raises RecipeError when classes are asked for that nothing can tell."""
+        check_head(run.recipe.weigh, run.recipe.score.zero_shot)
+        if run.recipe.weigh.classes == "clusters" and run.recipe.score.model == "none":
+            raise RecipeError('weigh.classes = "clusters" needs CLIP embeddings, and score.model = "none" makes none',
+                              hint="set score.model, or another weigh.classes")
 
     def settings(self, run: Run) -> JsonObject:
-        return run.recipe.weigh.model_dump(mode="json")
+        return {**run.recipe.weigh.model_dump(mode="json"), "seed": run.recipe.seed}
+
+    def columns_read(self, run: Run) -> Iterable[str]:
+        return (*self.reads, "embedding") if run.recipe.weigh.classes == "clusters" else self.reads
+
+    def namespaces(self, run: Run) -> dict[str, str]:
+        settings = run.recipe.weigh
+        if settings.classes != "clusters":
+            return {}
+        vectors = [part.sha256 for part in run.manifests.need("score").tables["embedding"]]
+        return {"topics": digest([1, vectors, settings.clusters, list(settings.words), run.recipe.seed])}
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
+        settings, aside = run.recipe.weigh, {}
+        if settings.classes == "clusters":
+            aside["topics"] = self._topics(run, columns)
+            known = dict(zip(*(column.to_pylist() for column in aside["topics"].columns), strict=True))
+            classes = objects([known.get(row_id) for row_id in columns.column("id").to_pylist()])
+        else:
+            classes = classes_of(columns, settings)
+        classes[~np.asarray(columns.column("kept").to_numpy(zero_copy_only=False), bool)] = None
+        trained = objects(columns.column("split").to_pylist()) == "train"
+        weights = class_weights(Counter(classes[trained & (classes != np.array(None))].tolist()), settings)
+        per_class = [None if name is None else weights.get(name, 1.0) for name in classes.tolist()]
+        per_row = np.where(trained, np.array([1.0 if weight is None else weight for weight in per_class]), 0.0)
+        return {"": pa.table([columns.column("id"), classes, per_class, per_row], schema=WEIGH.arrow), **aside}
+
+    def _topics(self, run: Run, columns: pa.Table) -> pa.Table:
+        """Every embedded row's cluster by name, of the last run when embeddings, words and number are the same."""
+        known = self.cached(run, "topics")
+        if known is not None:
+            return known
         settings = run.recipe.weigh
-        rows = columns.to_pylist()
-        classes = [class_of(row, settings) if row["kept"] else None for row in rows]
-        training = [row["split"] == "train" for row in rows]
-        weights = class_weights(
-            Counter(c for c, trained in zip(classes, training, strict=True) if trained and c is not None), settings
-        )
-        per_class = [None if c is None else weights.get(c, 1.0) for c in classes]
-        per_row = [(1.0 if w is None else w) if trained else 0.0
-                   for w, trained in zip(per_class, training, strict=True)]
-        return {"": pa.table([columns.column("id"), classes, per_class, per_row], schema=pa.schema(
-            [pa.field(c.name, c.type) for c in WEIGH.columns]))}
-
-
-def class_of(row: dict[str, object], settings: WeighSettings) -> str | None:
-    """The row's class name, None when unlabelled."""
-    if settings.classes == "label":
-        return None if row["label"] is None else str(row["label"])
-    if settings.classes == "zero_shot":
-        scores = dict(row["zero_shot"] or [])  # type: ignore[call-overload]
-        return max(sorted(scores), key=lambda name: scores[name]) if scores else None
-    if settings.classes == "caption_words":
-        found = [(match.start(), -len(name), name) for name in settings.names
-                 if (match := _whole(name).search(str(row["caption"] or "")))]
-        return min(found)[2] if found else None
-    return None
-
-
-@cache
-def _whole(name: str) -> re.Pattern[str]:
-    """The words of a class name one after another, whole and in any case."""
-    words = r"\s+".join(re.escape(word) for word in name.split())
-    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+        vectors_nd, there = halves(columns.column("embedding"))
+        rows = np.flatnonzero(there)
+        names: Names = np.empty(0, object)
+        if len(rows):
+            numbers, centres = topics.clustered(vectors_nd, rows, topics.count_for(len(rows), settings.clusters),
+                                                run.recipe.seed)
+            words = list(dict.fromkeys(settings.words))
+            prompts = [topics.PROMPT.format(word) for word in words]
+            embedded = Model.of(run.recipe.score, run.recipe.name).load().embed_texts(prompts)
+            names = objects(topics.named(centres, words, embedded))[numbers]
+        return pa.table([columns.column("id").take(pa.array(rows)), pa.array(names, pa.string())], schema=TOPICS.arrow)
 
 
 def class_weights(counts: Counter[str], settings: WeighSettings) -> dict[str, float]:

@@ -56,6 +56,9 @@ def _tidy(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(" ".join(word.split()) for word in words)
 
 
+SUBJECT_WORDS = _tidy(SUBJECTS)
+
+
 class VocabularySettings(CaptionerSettings):
     kind: Literal["vocabulary"] = Field("vocabulary", description="words ranked by CLIP, composed into a sentence")
     model: str = Field(
@@ -67,7 +70,7 @@ class VocabularySettings(CaptionerSettings):
     precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="number format of the model")
     device: str = Field("auto", description='torch device, e.g. "cuda:0"; auto: a GPU if there is one')
     batch: int = Field(64, ge=1, description="pictures or texts per model batch; short batches are padded to it")
-    subjects: tuple[str, ...] = Field(_tidy(SUBJECTS), min_length=1, description="what a picture may show")
+    subjects: tuple[str, ...] = Field(SUBJECT_WORDS, min_length=1, description="what a picture may show")
     attributes: tuple[str, ...] = Field(_tidy(ATTRIBUTES), description="what its subject may be like")
     places: tuple[str, ...] = Field(_tidy(PLACES), description="where it may be; whole phrases")
     media: tuple[str, ...] = Field(_tidy(MEDIA), description="what kind of picture it may be")

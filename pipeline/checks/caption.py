@@ -11,14 +11,15 @@ Boilerplate is also what many different pictures of a set share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from pipeline.checks._wording import repaired, script_share, useful_words
+from pipeline.checks._screen import words_of
+from pipeline.checks._wording import repaired, script_share
 from pipeline.checks.base import Action, Check, CheckSettings, Columns, Verdict, fail_where
 
 Script = Literal[
@@ -64,7 +65,7 @@ class Caption(Check):
     def find(self, columns: Columns, settings: Settings) -> Columns:
         rows, texts = _flat(columns["captions"])
         different = list(dict.fromkeys(texts))
-        useful = dict(zip(different, (_words(text, settings) for text in different), strict=True))
+        useful = dict(zip(different, _words(different, settings).tolist(), strict=True))
         words = np.zeros(len(columns["captions"]))
         np.maximum.at(words, rows, np.array([useful[text] for text in texts], np.float64))
         return {"caption_words": words, "caption_spread": _spread(rows, texts, columns["sha256"])}
@@ -110,10 +111,11 @@ def _same(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _words(text: str, settings: Caption.Settings) -> int:
-    if settings.scripts and script_share(repaired(text), settings.scripts) < 0.5:
-        return 0
-    return useful_words(text)
+def _words(texts: Sequence[str], settings: Caption.Settings) -> NDArray[np.int64]:
+    words = words_of(texts)
+    if settings.scripts:
+        words[[script_share(repaired(text), settings.scripts) < 0.5 for text in texts]] = 0
+    return words
 
 
 def settings_in(checks: Mapping[str, CheckSettings]) -> Caption.Settings:
@@ -123,6 +125,10 @@ def settings_in(checks: Mapping[str, CheckSettings]) -> Caption.Settings:
     return found
 
 
-def is_weak(text: str, settings: Caption.Settings) -> bool:
-    """Whether one caption says too little; never when the check is off."""
-    return settings.action != "off" and _words(text, settings) < settings.min_words
+def weak_among(texts: Iterable[str], settings: Caption.Settings) -> frozenset[str]:
+    """Those of the captions that say too little, each by itself; none when the check is off."""
+    if settings.action == "off":
+        return frozenset()
+    different = list(dict.fromkeys(texts))
+    weak = _words(different, settings) < settings.min_words
+    return frozenset(different[place] for place in np.flatnonzero(weak))

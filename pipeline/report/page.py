@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from pipeline import funnel, reasons, storage
+from pipeline.balance import Balance
 from pipeline.checks import registry
 from pipeline.engine import LocalEngine
 from pipeline.errors import GristmillError
@@ -21,7 +22,7 @@ from pipeline.manifest import Manifests
 from pipeline.report.charts import number
 from pipeline.report.panels import Line, Panel, check_lines, clip_line, in_detail, near, panel
 from pipeline.report.sample import Indices, RunRows, ranks
-from pipeline.report.tables import ClassLine, StageLine, class_lines, last_finished, stage_lines
+from pipeline.report.tables import CLASSES_SHOWN, StageLine, classes, last_finished, stage_lines
 from pipeline.report.thumbnails import Sizes, Thumbnails
 from pipeline.report.tiles import (
     SHOWN,
@@ -65,8 +66,7 @@ class Contents:
     copies: int
     rewordings: tuple[Rewording, ...]
     reworded: int
-    classes: tuple[ClassLine, ...]
-    class_count: int
+    balance: Balance | None
 
     @property
     def stale(self) -> tuple[StageLine, ...]:
@@ -141,7 +141,6 @@ def lay_out(manifests: Manifests, recipe: Recipe, thumbnails: Thumbnails,
 
     shown = [kept, *dropped.values(), np.array(pairs, np.int64).ravel(), reworded, *chain(*sides)]
     found = rows.rows(np.concatenate(shown), SHOWN)
-    classes, class_count = class_lines(rows, decided)
     return Contents(
         name=recipe.name, seed=recipe.seed, model=recipe.score.model, finished=last_finished(manifests), funnel=counted,
         stages=stage_lines(manifests, states),
@@ -152,7 +151,7 @@ def lay_out(manifests: Manifests, recipe: Recipe, thumbnails: Thumbnails,
         pairs=tuple(make_pair(found[copy], found[keeper], thumbnails) for copy, keeper in pairs),
         copies=sum(count for step in counted.steps if step.stage == "dedupe" for _, count in step.dropped),
         rewordings=tuple(make_rewording(found[index], thumbnails) for index in reworded.tolist()),
-        reworded=reworded_count, classes=classes, class_count=class_count,
+        reworded=reworded_count, balance=classes(rows, decided),
     )
 
 
@@ -197,6 +196,7 @@ def _environment() -> jinja2.Environment:
     environment.filters["percent"] = lambda value: f"{value:.1f}\u202f%"
     environment.filters["code"] = code
     environment.filters["title_of"] = lambda reason: reason.replace("_", " ")
+    environment.globals["classes_shown"] = CLASSES_SHOWN
     return environment
 
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pipeline.balance import Balance, balance
 from pipeline.manifest import Manifests
 from pipeline.report.sample import RunRows
 from pipeline.schema import STAGES
@@ -27,19 +26,6 @@ class StageLine:
     seconds: float | None
     state: str
     why: str
-
-
-@dataclass(frozen=True)
-class ClassLine:
-    """A class among the kept rows: `share` of rows, `trained` share of what training sees, per cent."""
-
-    name: str
-    rows: int
-    train: int
-    validation: int
-    weight: float | None
-    share: float
-    trained: float
 
 
 def stage_lines(manifests: Manifests, states: Mapping[str, tuple[bool, str]]) -> tuple[StageLine, ...]:
@@ -70,28 +56,10 @@ def last_finished(manifests: Manifests) -> str:
     return when(max((time for time in times if time is not None), default=None))
 
 
-def class_lines(rows: RunRows, decided: pa.Table) -> tuple[tuple[ClassLine, ...], int]:
-    """The largest classes, most rows first, and the number of all classes. Empty before `weigh`."""
+def classes(rows: RunRows, decided: pa.Table) -> Balance | None:
+    """What classes are worth to training; None before `weigh` and where no row has a class."""
     if not rows.has("class", "split", "class_weight", "sample_weight"):
-        return (), 0
+        return None
     columns = rows.columns(["class", "split", "class_weight", "sample_weight"])
-    kept = columns.filter(pc.fill_null(decided.column("kept"), False))
-    if pc.all(pc.is_null(kept.column("class"))).as_py() is not False:
-        return (), 0
-    kept = kept.append_column("validation", pc.equal(kept.column("split"), "validation").cast(pa.int64()))
-    grouped = kept.group_by("class").aggregate([
-        ([], "count_all"), ("validation", "sum"), ("class_weight", "max"), ("sample_weight", "sum"),
-    ])
-    found = grouped.to_pylist()
-    rows_all = sum(row["count_all"] for row in found)
-    weight_all = float(np.sum([row["sample_weight_sum"] or 0 for row in found])) or 1.0
-    lines = [
-        ClassLine(
-            row["class"] if row["class"] is not None else "(unlabelled)", row["count_all"],
-            row["count_all"] - (row["validation_sum"] or 0), row["validation_sum"] or 0, row["class_weight_max"],
-            100 * row["count_all"] / rows_all, 100 * (row["sample_weight_sum"] or 0) / weight_all,
-        )
-        for row in found
-    ]
-    lines.sort(key=lambda line: (-line.rows, line.name))
-    return tuple(lines[:CLASSES_SHOWN]), len(lines)
+    made = balance(columns.append_column("kept", decided.column("kept")))
+    return made if made.labelled else None

@@ -11,6 +11,7 @@ from pipeline.checks.caption import Caption
 from pipeline.engine import LocalEngine
 from pipeline.progress import Progress
 from pipeline.score import ScoreSettings
+from pipeline.select import SelectSettings
 from tests.pipeline.made_up import MadeUpRun, make_up
 
 
@@ -29,6 +30,7 @@ def copy_of(made: MadeUpRun, folder: Path) -> MadeUpRun:
 
 def run_of(made: MadeUpRun, settings: ScoreSettings, workers: int = 1, **more: Any) -> Any:
     """What stages are given: the run with a recipe of just the sections at hand."""
+    more.setdefault("select", SelectSettings())
     recipe = types.SimpleNamespace(name="mine", seed=0, score=settings, checks={"caption": Caption.Settings()}, **more)
     return types.SimpleNamespace(
         recipe=recipe, manifests=made.manifests, engine=LocalEngine(workers), progress=Progress(), lease=None,

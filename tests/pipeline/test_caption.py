@@ -20,6 +20,7 @@ from pipeline.errors import ModelError
 from pipeline.image import decode
 from pipeline.score import ScoreSettings, ScoreStage, vectors
 from pipeline.stage import run_stage
+from pipeline.zeroshot import Bounds
 from tests.pipeline.filtered_run import copy_of, filtered_run, run_of
 from tests.pipeline.made_up import MadeUpRun
 from tests.pipeline.tiny_coca import save_tiny_coca
@@ -119,6 +120,7 @@ def rows_of(*rows: tuple[bool, list[str] | None, list[float] | None]) -> pa.Tabl
             "kept": [row[0] for row in rows],
             "pooled_captions": pa.array([row[1] for row in rows], pa.list_(pa.string())),
             "caption_scores": pa.array([row[2] for row in rows], pa.list_(pa.float32())),
+            "zero_shot": pa.nulls(len(rows), pa.map_(pa.string(), pa.float32())),
         }
     )
 
@@ -136,10 +138,21 @@ def test_who_needs_words_and_why() -> None:
         (False, [], []),
     )
     writers = [{"kind": "coca"}]
-    weak = why_captioned(table, CaptionSettings(when="weak", min_score=0.2, captioners=writers), CHECK, 0)
+    weak = why_captioned(table, CaptionSettings(when="weak", min_score=0.2, captioners=writers), CHECK, 0, {})
     assert weak == [None, "empty", "empty", "weak", None, "low_score", "low_score", None, None]
-    every = why_captioned(table, CaptionSettings(when="all", captioners=writers), CHECK, 0)
+    every = why_captioned(table, CaptionSettings(when="all", captioners=writers), CHECK, 0, {})
     assert every == ["all"] * 8 + [None]
+
+
+def test_what_a_zero_shot_bound_will_drop_gets_no_words() -> None:
+    table = rows_of(*[(True, [], [])] * 4)
+    shares = [[("nsfw", 0.9), ("safe", 0.1)], [("nsfw", 0.5), ("safe", 0.5)], [("nsfw", 0.1), ("safe", 0.9)], None]
+    table = table.set_column(table.column_names.index("zero_shot"), "zero_shot",
+                             pa.array(shares, pa.map_(pa.string(), pa.float32())))
+    bounds = {"nsfw": Bounds(max=0.5), "safe": Bounds(min=0.2, max=0.8)}
+    for when, word in (("weak", "empty"), ("all", "all")):
+        settings = CaptionSettings(when=when, captioners=[{"kind": "coca"}])
+        assert why_captioned(table, settings, CHECK, 0, bounds) == [None, word, None, word]
 
 
 def test_words_that_many_pictures_share_count_only_from_copies() -> None:
@@ -149,22 +162,22 @@ def test_words_that_many_pictures_share_count_only_from_copies() -> None:
     table = table.append_column("failed", pa.array(failed, pa.list_(pa.struct([("reason", pa.string())]))))
     table = table.append_column("captions", pa.array([["our holiday home"]] * 3))
     settings = CaptionSettings(when="weak", min_score=0.2, captioners=[{"kind": "coca"}])
-    assert why_captioned(table, settings, CHECK, 0) == ["weak", None, None]
+    assert why_captioned(table, settings, CHECK, 0, {}) == ["weak", None, None]
 
 
 def test_a_share_of_good_rows_is_sampled_by_id_alone() -> None:
     good = [(True, ["a red circle"], [0.4])] * 2000
     settings = CaptionSettings(sample=0.25, captioners=[{"kind": "coca"}])
-    drawn = np.array([why == "sample" for why in why_captioned(rows_of(*good), settings, CHECK, 3)])
+    drawn = np.array([why == "sample" for why in why_captioned(rows_of(*good), settings, CHECK, 3, {})])
     assert abs(drawn.mean() - 0.25) < 4 * (0.25 * 0.75 / 2000) ** 0.5
-    fewer = why_captioned(rows_of(*good[:100]), settings, CHECK, 3)
+    fewer = why_captioned(rows_of(*good[:100]), settings, CHECK, 3, {})
     assert [why == "sample" for why in fewer] == drawn[:100].tolist()
 
 
 def test_a_lower_score_threshold_lets_go(curated: MadeUpRun) -> None:
     rows = rows_of((True, ["one ship"], [0.19]), (True, ["two ships"], [0.2]))
     settings = CaptionSettings(min_score=0.2, captioners=[{"kind": "coca"}])
-    assert why_captioned(rows, settings, CHECK, 0) == ["low_score", "low_score" if np.float32(0.2) < 0.2 else None]
+    assert why_captioned(rows, settings, CHECK, 0, {}) == ["low_score", "low_score" if np.float32(0.2) < 0.2 else None]
 
 
 def test_captioners_are_found_by_file_and_told_apart_by_name(model: str) -> None:

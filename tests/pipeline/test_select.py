@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.checks.caption import Caption
+from pipeline.errors import RecipeError
+from pipeline.reasons import explain
 from pipeline.schema import CAPTION, DEDUPE, FILTER, SCORE
 from pipeline.select import SelectSettings, SelectStage, split_of
 
@@ -20,15 +22,18 @@ TYPES = {c.name: c.type for schema in (DEDUPE, FILTER, SCORE, CAPTION) for c in 
 def _select(rows: list[dict[str, Any]], model: str = "demo", check: str = "off", **settings: Any,
             ) -> list[dict[str, Any]]:
     blank = {"kept": True, "dropped_by": None, "reason": None, "value": None, "threshold": None, "failed": [],
-             "pooled_captions": [], "pooled_origins": [], "caption_scores": [], "candidates": []}
+             "pooled_captions": [], "pooled_origins": [], "caption_scores": [], "candidates": [], "zero_shot": None}
     full = [{"id": f"{i:032x}", "group": f"{i:032x}"} | blank | row for i, row in enumerate(rows)]
     for row in full:
         row["pooled_origins"] = row["pooled_origins"] or ["alt"] * len(row["pooled_captions"])
     names = SelectStage.reads
     columns = pa.table({name: pa.array([row[name] for row in full], TYPES[name]) for name in names})
-    recipe = types.SimpleNamespace(select=SelectSettings(**settings), score=types.SimpleNamespace(model=model), seed=0,
+    score = types.SimpleNamespace(model=model, zero_shot={"nsfw": [], "safe": []})
+    recipe = types.SimpleNamespace(select=SelectSettings(**settings), score=score, seed=0,
                                    checks={"caption": Caption.Settings.model_validate({"action": check})})
-    result = SelectStage().compute(types.SimpleNamespace(recipe=recipe), columns)[""]  # type: ignore[arg-type]
+    run: Any = types.SimpleNamespace(recipe=recipe)
+    SelectStage().check(run)
+    result = SelectStage().compute(run, columns)[""]
     return result.to_pylist()  # type: ignore[no-any-return]
 
 
@@ -114,6 +119,22 @@ def test_without_a_model_originals_stay() -> None:
 def test_top_fraction_keeps_all_ties_at_the_border(fraction: float, kept: list[bool]) -> None:
     rows = [_words((str(i), score)) for i, score in enumerate([0.9, 0.5, 0.5, 0.3])]
     assert [row["kept"] for row in _select(rows, min_clip_score=0.0, top_fraction=fraction)] == kept
+
+
+def test_pictures_outside_a_zero_shot_bound_are_dropped_and_say_which() -> None:
+    shares = [[("nsfw", share), ("safe", 1 - share)] for share in (0.75, 0.5, 0.125)]
+    rows = [_words(("a house", 0.4)) | {"zero_shot": share} for share in (*shares, None)]
+    rows.append({"kept": False, "dropped_by": "filter", "reason": "blurred", "zero_shot": shares[0]})
+    found = _select(rows, zero_shot={"nsfw": {"max": 0.5}, "safe": {"min": 0.5, "max": 0.8}})
+    assert [(row["reason"], row["value"], row["threshold"]) for row in found] == [
+        ("zero_shot:nsfw", 0.75, 0.5), (None, None, None), ("zero_shot:safe", 0.875, 0.8), (None, None, None),
+        ("blurred", None, None)]
+    assert [row["split"] is None for row in found] == [True, False, True, False, True]
+    assert explain("zero_shot:nsfw").stage == "select"
+    with pytest.raises(RecipeError, match="'nfsw'"):
+        _select(rows, zero_shot={"nfsw": {"max": 0.5}})
+    with pytest.raises(ValueError, match="above"):
+        SelectSettings(zero_shot={"nsfw": {"min": 0.9, "max": 0.5}})
 
 
 @given(st.integers(0, 5), st.floats(0.01, 0.5))

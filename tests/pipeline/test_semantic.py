@@ -129,7 +129,7 @@ def _select(rows: list[dict[str, Any]], vectors: Any, model: str = "demo", **sem
     packed_vectors = packed(np.asarray(vectors, np.float32))
     recipe = types.SimpleNamespace(
         select=SelectSettings.model_validate({"semantic": semantic_settings}), seed=0,
-        score=types.SimpleNamespace(model=model),
+        score=types.SimpleNamespace(model=model, zero_shot={}),
         checks={"caption": Caption.Settings.model_validate({"action": "off"})})
     stage = SelectStage()
     stage.cached = lambda run, table: None  # type: ignore[method-assign]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from pipeline import topics
+from pipeline.balance import balance, render
+from pipeline.classes import check_head, first_named, most_probable
 from pipeline.errors import RecipeError
-from pipeline.weigh import WeighSettings, class_of, class_weights
+from pipeline.weigh import WeighSettings, class_weights
 
 
 @pytest.mark.parametrize(("n", "effective"), [(1, 1.0), (10, 9.955), (1000, 632.3), (100_000, 1000.0)])
@@ -83,26 +90,105 @@ def test_impossible_shares_are_refused() -> None:
 
 
 def test_class_from_caption_words_takes_whole_words_in_order() -> None:
-    settings = WeighSettings(classes="caption_words", names=("star", "circle", "ring"))
-    row = {"label": None, "zero_shot": None}
-    assert class_of({**row, "caption": "A Circle, near a star."}, settings) == "circle"
-    assert class_of({**row, "caption": "a string of stars"}, settings) is None  # "ring" is inside "string"
-    assert class_of({**row, "caption": None}, settings) is None
+    names = ("star", "circle", "ring")
+    assert first_named("A Circle, near a star.", names) == "circle"
+    assert first_named("a string of stars", names) is None  # "ring" is inside "string"
 
 
 def test_class_names_of_several_words_and_with_signs_are_found() -> None:
-    settings = WeighSettings(classes="caption_words", names=("bear", "teddy bear", "C++", "t-shirt"))
-    row = {"label": None, "zero_shot": None}
-    assert class_of({**row, "caption": "a Teddy  Bear on a bear rug"}, settings) == "teddy bear"
-    assert class_of({**row, "caption": "a bear with its teddy bear"}, settings) == "bear"
-    assert class_of({**row, "caption": "the C++ book"}, settings) == "C++"
-    assert class_of({**row, "caption": "a white t-shirt"}, settings) == "t-shirt"
-    assert class_of({**row, "caption": "teddy bears"}, settings) is None
+    names = ("bear", "teddy bear", "C++", "t-shirt")
+    assert first_named("a Teddy  Bear on a bear rug", names) == "teddy bear"
+    assert first_named("a bear with its teddy bear", names) == "bear"
+    assert first_named("the C++ book", names) == "C++"
+    assert first_named("a white t-shirt", names) == "t-shirt"
+    assert first_named("teddy bears", names) is None
     with pytest.raises(ValueError):
         WeighSettings(classes="caption_words", names=(" ",))
 
 
-def test_class_from_zero_shot_is_the_most_probable_name() -> None:
-    settings = WeighSettings(classes="zero_shot")
-    assert class_of({"label": None, "caption": "", "zero_shot": [("a", 0.2), ("b", 0.7)]}, settings) == "b"
-    assert class_of({"label": None, "caption": "", "zero_shot": None}, settings) is None
+SHARES = pa.array([[("a", 0.2), ("b", 0.75), ("kind/photo", 0.9), ("kind/map", 0.1)],
+                   [("kind/map", 0.55), ("kind/photo", 0.45), ("b", 0.5), ("a", 0.5)],
+                   None, [], [("a", float("nan"))], [("b", 1.0)]], pa.map_(pa.string(), pa.float32()))
+
+
+@pytest.mark.parametrize(("head", "margin", "expected"), [
+    ("", 0.0, ["b", "a", None, None, None, "b"]),
+    ("", 0.25, ["b", None, None, None, None, "b"]),
+    ("", 0.6, [None, None, None, None, None, "b"]),
+    ("kind", 0.0, ["photo", "map", None, None, None, None]),
+    ("kind", 0.2, ["photo", None, None, None, None, None]),
+    ("other", 0.0, [None] * 6),
+])
+def test_class_from_zero_shot_is_the_most_probable_name_of_its_head(head: str, margin: float,
+                                                                    expected: list[str | None]) -> None:
+    assert most_probable(SHARES, head, margin).tolist() == expected
+    chunked = pa.chunked_array([SHARES.slice(0, 2), SHARES.slice(2, 0), SHARES.slice(2, 4)])
+    assert most_probable(chunked, head, margin).tolist() == expected
+    assert most_probable(SHARES.slice(1), head, margin).tolist() == expected[1:]
+
+
+def test_a_head_that_is_not_there_is_refused() -> None:
+    settings = WeighSettings(classes="zero_shot", head="kind")
+    check_head(settings, {"kind/photo": [], "kind/map": []})
+    for names, hint in (({"a": [], "b": []}, '""'), ({"medium/a": []}, "medium"), ({}, "prompts")):
+        with pytest.raises(RecipeError) as error:
+            check_head(settings, names)
+        assert hint in (error.value.hint or "")
+    check_head(WeighSettings(), {})
+
+
+def rows_of(classes: list[str | None], weights: dict[str | None, float], validation: int = 0) -> pa.Table:
+    splits = ["validation" if number < validation else "train" for number in range(len(classes))]
+    return pa.table({
+        "kept": [True] * len(classes), "class": pa.array(classes, pa.string()), "split": splits,
+        "class_weight": pa.array([weights.get(name) if name else None for name in classes], pa.float32()),
+        "sample_weight": pa.array([weights.get(name, 1.0) if split == "train" else 0.0
+                                   for name, split in zip(classes, splits, strict=True)], pa.float32())})
+
+
+def test_the_balance_says_what_training_sees_and_how_much_of_it_is_different() -> None:
+    # 8 of a at 0.5 and 2 of b at 3: together 10; Kish: 10² / (8 · 0.25 + 2 · 9) = 5
+    made = balance(rows_of(["a"] * 9 + ["b"] * 2, {"a": 0.5, "b": 3.0}, validation=1))
+    a, b = made.lines
+    assert (a.name, a.rows, a.train, a.validation, a.weight, a.share) == ("a", 9, 8, 1, 0.5, 80.0)
+    assert (a.trained, b.trained, a.effective, b.effective) == (40.0, 60.0, 4.0, 2.0)
+    assert (made.train, made.effective) == (10, 5.0)
+    assert balance(rows_of(["a"] * 3, {"a": 1.0}).slice(0, 0)).lines == ()
+
+
+@pytest.mark.parametrize(("count", "weight", "warned"), [(99, 2.0, True), (100, 2.0, False), (99, 1.9, False)])
+def test_a_class_too_small_for_its_weight_is_warned_of(count: int, weight: float, warned: bool) -> None:
+    made = balance(rows_of(["big"] * 300 + ["small"] * count + [None] * 5, {"big": 0.5, "small": weight}))
+    assert [line.name for line in made.memorised] == (["small"] if warned else [])
+    assert ("small (99 × 2.0)" in (made.warning() or "")) == warned
+    assert made.labelled == 2
+    shown = io.StringIO()
+    Console(file=shown, width=100).print(render(made))
+    assert ("learnt by heart" in shown.getvalue()) == warned
+    assert render(balance(rows_of([None] * 3, {}))) is None
+
+
+def test_clusters_are_named_by_the_nearest_word_each_word_once() -> None:
+    axes = np.eye(6, dtype=np.float32)
+    offset = 3 * np.ones(6, np.float32)  # pictures and texts lie apart
+    near = axes[:3] + offset
+    centres = near / np.linalg.norm(near, axis=1, keepdims=True)
+    words = np.stack([axes[2], axes[0], axes[1], axes[5]])
+    assert topics.named(centres, ["c", "a", "b", "far"], words) == ["a", "b", "c"]
+    gap = np.full((1, 6), np.nan, np.float32)
+    assert topics.named(np.concatenate([centres[:1], gap, centres[1:]]), ["c", "a", "b"], words[:3]) == [
+        "a", "", "b", "c"]
+    names = topics.named(np.concatenate([centres, centres]), ["c", "a", "b"], words[:3])
+    assert sorted(names) == ["a", "a 2", "b", "b 2", "c", "c 2"]
+    assert [name[0] for name in names] == ["a", "b", "c"] * 2
+
+
+def test_clusters_of_embeddings_are_classes() -> None:
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 3, 600)
+    vectors = (np.eye(8)[true] + 0.1 * rng.standard_normal((600, 8))).astype(np.float16)
+    numbers, centres = topics.clustered(vectors, np.arange(600), 3, seed=0)
+    assert {len(set(numbers[true == each].tolist())) for each in range(3)} == {1}
+    for each in range(3):
+        mean = vectors[true == each].astype(np.float32).mean(0)
+        assert np.allclose(centres[numbers[true == each][0]], mean / np.linalg.norm(mean), atol=1e-3)
