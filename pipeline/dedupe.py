@@ -1,7 +1,8 @@
 """`dedupe`: which rows are copies of one another, and which of them stays.
 
 Two halves. *Edges* are verified pairs, computed from hashes and kept for the next run: equal addresses, equal
-bytes, equal pixels, and pictures whose perceptual hashes are within `max_distance` bits and whose thumbnails agree.
+bytes, equal pixels, and pictures whose perceptual hashes are within `max_distance` bits and whose thumbnails agree,
+where `mirrored` asks for it also after one of the two was mirrored.
 The *election* is cheap and runs again whenever a threshold changes: rows are visited from best to worst, a row that
 nobody has taken stays and takes its undecided neighbours. So every dropped row is a verified copy of the very row
 that is kept in its place (no chains), and a good copy never falls for a bad one.
@@ -16,18 +17,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline import against, checks
-from pipeline.pairs import Neighbours, copies, ranks
+from pipeline.pairs import MIRRORED, Neighbours, copies, ranks
 from pipeline.receipt import JsonObject, digest
 from pipeline.schema import DEDUPE, EDGES, HELD_OUT, TableSchema
 from pipeline.settings import Settings
+from pipeline.sides import SIDES
 from pipeline.stage import ColumnStage
 
 if TYPE_CHECKING:
     from pipeline.run import Run
 
+_NONE = np.empty(0, np.int64)
 REASONS = {
     "duplicate_address": "The same address was found before, on another page or in another place. The bytes are "
                          "shared and the captions went to the row that stays.",
@@ -35,10 +38,14 @@ REASONS = {
     "duplicate_pixels": "Another file holds exactly the same pixels, stored differently.",
     "duplicate_perceptual": "A re-encoded or rescaled copy: the perceptual hashes are within dedupe.max_distance and "
                             "the thumbnails agree within dedupe.max_difference.",
+    "duplicate_mirrored": "A copy mirrored left to right: one's hash and thumbnail agree with those of the other one "
+                          "mirrored (dedupe.mirrored). Its captions went to the row that stays, but for those that say "
+                          "left or right.",
     "duplicate_held_out": "A copy of a picture in another run that dedupe.against names, such as an evaluation set: a "
                           "model must not be tested on what it was shown.",
 }
 EDGE_READS = ("id", "kind", "url", "sha256", "decode_outcome", "pixel_digest", "phash", "thumb")
+"""And `phash_mirrored` where mirror images count."""
 
 
 class DedupeSettings(Settings):
@@ -50,10 +57,20 @@ class DedupeSettings(Settings):
         "this, levels of 255; pale thumbnails, as of line drawings, must agree more closely"
     )
     perceptual: bool = Field(True, description="look for re-encoded and rescaled copies too, not only exact ones")
+    mirrored: bool = Field(
+        False, description="count mirror images (left to right) as copies, too, within the same limits; pictures "
+        "need not be measured again"
+    )
     against: tuple[str, ...] = Field(
         (), description="manifests folders of other runs, e.g. manifests/evaluation, whose pictures must not be in "
         "this set; they need `measure`; paths or any fsspec URLs"
     )
+
+    @model_validator(mode="after")
+    def _likeness(self) -> DedupeSettings:
+        if self.mirrored and not self.perceptual:
+            raise ValueError("mirrored finds nothing without perceptual; leave both on, or turn mirrored off")
+        return self
 
 
 class DedupeStage(ColumnStage):
@@ -86,18 +103,18 @@ class DedupeStage(ColumnStage):
 
     def columns_read(self, run: Run) -> Iterable[str]:
         known = all(self.cached(run, table) is not None for table in self.namespaces(run))
-        reads = ("id",) if known else EDGE_READS
+        reads = ("id",) if known else edge_reads(run.recipe.dedupe)
         return (*reads, "width", "height", "length", "captions", "caption_origins", *checks.columns_read())
 
     def compute(self, run: Run, columns: pa.Table) -> dict[str, pa.Table]:
         edges = self.cached(run, "edges")
         if edges is None:
-            edges = copies(columns.select(EDGE_READS), run.recipe.dedupe)
+            edges = copies(columns.select(edge_reads(run.recipe.dedupe)), run.recipe.dedupe)
         tables = {"edges": edges}
         if run.recipe.dedupe.against:
             held = self.cached(run, "held_out")
             if held is None:
-                held = against.held_out(columns.select(EDGE_READS), run.recipe.dedupe)
+                held = against.held_out(columns.select(edge_reads(run.recipe.dedupe)), run.recipe.dedupe)
             tables["held_out"] = held
         ids = columns.column("id")
         held = tables.get("held_out", HELD_OUT.arrow.empty_table())
@@ -107,6 +124,11 @@ class DedupeStage(ColumnStage):
         order = preference(columns, verdicts.dropped)
         keeper = elect(neighbours, order, out)
         return {"": _rows(columns, neighbours, keeper, out, held), **tables}
+
+
+def edge_reads(settings: DedupeSettings) -> tuple[str, ...]:
+    """The columns that edges are found in."""
+    return (*EDGE_READS, "phash_mirrored") if settings.mirrored else EDGE_READS
 
 
 def preference(columns: pa.Table, dropped: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -153,16 +175,18 @@ def _rows(columns: pa.Table, neighbours: Neighbours, keeper: NDArray[np.int64], 
     relation[dropped], distance[dropped] = [name for name, _ in related], [bits for _, bits in related]
     kept_id[out], distance[out] = held.column("copy_of").to_pylist(), held.column("distance").to_pylist()
     relation[out] = against.RELATION
-    texts, origins = pooled(columns.column("captions"), columns.column("caption_origins"), dropped, keeper[dropped])
+    texts, origins = pooled(columns.column("captions"), columns.column("caption_origins"), dropped, keeper[dropped],
+                            turned=dropped[relation[dropped] == MIRRORED])
     return pa.table([ids, pa.array(kept_id, pa.string()), pa.array(relation, pa.string()),
                      pa.array(distance, pa.int32()), neighbours.group, texts, origins], schema=DEDUPE.arrow)
 
 
 def pooled(captions: pa.ChunkedArray, origins: pa.ChunkedArray, dropped: NDArray[np.int64], keeper: NDArray[np.int64],
-           ) -> tuple[pa.Array, pa.Array]:
+           *, turned: NDArray[np.int64] = _NONE) -> tuple[pa.Array, pa.Array]:
     """Per row its own captions, then those of the rows `dropped` for it, each text once; and where each came from.
 
-    The first origin of a text counts, rows in their order. Only rows that may change are looked at one by one.
+    Rows that are `turned` show a mirror image: what they say of left and right is not true of the row that stays. The
+    first origin of a text counts, rows in their order. Only rows that may change are looked at one by one.
     """
     captions, origins = captions.combine_chunks(), origins.combine_chunks()
     lengths = np.asarray(pc.fill_null(pc.list_value_length(captions), -1))
@@ -171,7 +195,10 @@ def pooled(captions: pa.ChunkedArray, origins: pa.ChunkedArray, dropped: NDArray
     words = [list(zip(texts or [], froms or [], strict=True)) for texts, froms in
              zip(captions.take(rows).to_pylist(), origins.take(rows).to_pylist(), strict=True)]
     pools: dict[int, dict[str, str]] = {row: {} for row in changing.tolist()}
-    givers = sorted(zip(dropped.tolist(), keeper.tolist(), words[len(changing):], strict=True))
+    given = zip(dropped.tolist(), words[len(changing):], strict=True)
+    mirror_images = set(turned.tolist())
+    true = [[word for word in said if row not in mirror_images or not SIDES.search(word[0])] for row, said in given]
+    givers = sorted(zip(dropped.tolist(), keeper.tolist(), true, strict=True))
     for row, said in [*zip(changing.tolist(), words, strict=False), *((kept, said) for _, kept, said in givers)]:
         for text, origin in said:
             pools[row].setdefault(text, origin)

@@ -22,7 +22,7 @@ from pipeline.edges import edge_sharpness
 from pipeline.errors import StorageError
 from pipeline.image import Picture, Unreadable
 from pipeline.memo import Holds
-from pipeline.phash import phash
+from pipeline.phash import both_ways
 from pipeline.receipt import JsonObject
 from pipeline.rowstage import RowStage, Step, Worker
 from pipeline.schema import MEASURE, TableSchema
@@ -211,10 +211,11 @@ def _header_facts(data: bytes, max_pixels: int) -> dict[str, Any] | None:
 
 def _facts(picture: Picture) -> dict[str, Any]:
     header = picture.header
+    phash, phash_mirrored = both_ways(picture.levels)
     return {
         "format": header.format, "mode": header.mode, "width": picture.width, "height": picture.height,
         "frames": header.frames, "alpha_share": picture.alpha_share, "pixel_digest": picture.digest(),
-        "phash": phash(picture.levels), "thumb": thumb(picture),
+        "phash": phash, "phash_mirrored": phash_mirrored, "thumb": thumb(picture),
     }
 
 

@@ -1,7 +1,7 @@
 """Verified pairs of copies, and the graph they make.
 
 Equality (of address, bytes, pixels) is transitive, so each class of equal rows is a star around its smallest id.
-Perceptual likeness is not: there, pairs between distinct pictures are listed one by one.
+Perceptual likeness is not, nor is that of mirror images: there, pairs between distinct pictures are listed one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.nearby import near_pairs
+from pipeline.nearby import Pairs, near_pairs
 from pipeline.schema import EDGES, THUMB_BYTES
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ different star patterns drawn in hairlines."""
 _LEAST_DIFFERENCE = 2.0
 _PAIRS_AT_ONCE = 1 << 16
 EXACT = ("address", "bytes", "pixels")
+MIRRORED = "mirrored"
+_LIKE = ("perceptual", MIRRORED)
 
 
 def copies(columns: pa.Table, settings: DedupeSettings) -> pa.Table:
@@ -46,19 +48,18 @@ def copies(columns: pa.Table, settings: DedupeSettings) -> pa.Table:
         found.append(star)
     distances = [np.zeros(len(star), np.int64) for star in found]
     if settings.perceptual:  # between distinct pictures: one row of each
-        pairs = list(_perceptual(columns, np.sort(heads), settings))
-        likes = np.concatenate([np.empty((0, 3), np.int64), *pairs])
-        swapped = rank[likes[:, 0]] > rank[likes[:, 1]]
-        likes[swapped, :2] = likes[swapped, 1::-1]
-        found.append(likes[:, :2])
-        distances.append(likes[:, 2])
+        for likes in _likes(columns, np.sort(heads), settings):
+            swapped = rank[likes[:, 0]] > rank[likes[:, 1]]
+            likes[swapped, :2] = likes[swapped, 1::-1]
+            found.append(likes[:, :2])
+            distances.append(likes[:, 2])
     edges, distance = np.concatenate(found), np.concatenate(distances)
     relation = np.repeat(np.arange(len(found)), [len(each) for each in found])
     # what is equal in several ways is listed once, by the plainest: np.unique gives the first of equal keys
     _, first = np.unique(edges[:, 0] * columns.num_rows + edges[:, 1], return_index=True)
     first = first[np.lexsort((rank[edges[first, 1]], rank[edges[first, 0]]))]
     ids = columns.column("id").combine_chunks()
-    names = pa.array([*EXACT, "perceptual"]).take(pa.array(relation[first]))
+    names = pa.array([*EXACT, *_LIKE]).take(pa.array(relation[first]))
     a, b = (ids.take(pa.array(edges[first, side])) for side in (0, 1))
     return pa.table([a, b, names, pa.array(distance[first], pa.int32())], schema=EDGES.arrow)
 
@@ -83,21 +84,49 @@ def _stars(values: pa.ChunkedArray, rows: NDArray[np.int64], rank: NDArray[np.in
     return heads, np.stack([head_of[others], rows[order][others]], axis=1)
 
 
-def _perceptual(columns: pa.Table, rows: NDArray[np.int64], settings: DedupeSettings) -> Iterator[NDArray[np.int64]]:
-    """(row, row, distance) of all pairs within the limits, some at a time; `pipeline.nearby` misses none."""
-    hashes = np.asarray(columns.column("phash").combine_chunks().take(pa.array(rows)), np.uint64)
-    thumbs = _thumbs(columns.column("thumb").combine_chunks().take(pa.array(rows)))
+def _likes(columns: pa.Table, rows: NDArray[np.int64], settings: DedupeSettings) -> Iterator[NDArray[np.int64]]:
+    """(row, row, distance) of all pairs within the limits, of each of `_LIKE`; `pipeline.nearby` misses none.
+
+    Mirror images are near to one another in the hash of the one and the mirrored hash of the other. The two ways to say
+    so may differ by a bit or two, and the nearer one counts, which is listed first.
+    """
+    hashes, thumbs = (columns.column(name).combine_chunks().take(pa.array(rows)) for name in ("phash", "thumb"))
+    planes = _thumbs(thumbs)
     contrast = np.concatenate([np.empty(0, np.float32), *(
-        _contrast(thumbs[start:start + _PAIRS_AT_ONCE]) for start in range(0, len(thumbs), _PAIRS_AT_ONCE))])
-    telling = contrast >= FLAT
-    rows, hashes, thumbs, contrast = rows[telling], hashes[telling], thumbs[telling], contrast[telling]
-    allowed = np.minimum(settings.max_difference, np.maximum(_LEAST_DIFFERENCE, RELATIVE * contrast))
-    near_a, near_b, distances = near_pairs(hashes, settings.max_distance)
-    for start in range(0, len(near_a), _PAIRS_AT_ONCE):
-        some = slice(start, start + _PAIRS_AT_ONCE)
-        a, b = near_a[some], near_b[some]
-        same = np.abs(thumbs[a].astype(np.int16) - thumbs[b]).max(1, initial=0) <= np.minimum(allowed[a], allowed[b])
-        yield np.stack([rows[a[same]], rows[b[same]], distances[some][same].astype(np.int64)], axis=1)
+        _contrast(planes[start:start + _PAIRS_AT_ONCE]) for start in range(0, len(planes), _PAIRS_AT_ONCE))])
+    telling = np.flatnonzero(contrast >= FLAT)
+    rows, planes, values = rows[telling], planes[telling], np.asarray(hashes, np.uint64)[telling]
+    allowed = np.minimum(settings.max_difference, np.maximum(_LEAST_DIFFERENCE, RELATIVE * contrast[telling]))
+    if settings.mirrored:
+        mirrored = columns.column("phash_mirrored").combine_chunks().take(pa.array(rows))
+        values = np.concatenate([values, np.asarray(mirrored, np.uint64)])
+    count = len(rows)
+    a, b, distance = near_pairs(values, settings.max_distance)
+    as_they_are = b < count
+    yield _verified(rows, (planes, planes), allowed, (a[as_they_are], b[as_they_are], distance[as_they_are]))
+    if settings.mirrored:
+        turned = (a < count) & ~as_they_are & (b - count != a)
+        by_distance = np.flatnonzero(turned)[np.argsort(distance[turned], kind="stable")]
+        yield _verified(rows, (planes, _mirror_images(planes)), allowed,
+                        (a[by_distance], b[by_distance] - count, distance[by_distance]))
+
+
+def _verified(rows: NDArray[np.int64], planes: tuple[NDArray[np.uint8], NDArray[np.uint8]],
+              allowed: NDArray[np.float32], pairs: Pairs) -> NDArray[np.int64]:
+    """(row, row, distance) of the pairs whose thumbnails, `planes` of each side, agree as far as is `allowed`."""
+    found = [np.empty((0, 3), np.int64)]
+    for start in range(0, len(pairs[0]), _PAIRS_AT_ONCE):
+        a, b, distance = (each[start:start + _PAIRS_AT_ONCE] for each in pairs)
+        apart = np.abs(planes[0][a].astype(np.int16) - planes[1][b]).max(1, initial=0)
+        same = apart <= np.minimum(allowed[a], allowed[b])
+        found.append(np.stack([rows[a[same]], rows[b[same]], distance[same].astype(np.int64)], axis=1))
+    return np.concatenate(found)
+
+
+def _mirror_images(thumbs: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The thumbnails (n, 384) of the pictures mirrored left to right."""
+    luma, chroma = thumbs[:, :256].reshape(-1, 16, 16), thumbs[:, 256:].reshape(-1, 2, 8, 8)
+    return np.concatenate([luma[..., ::-1].reshape(-1, 256), chroma[..., ::-1].reshape(-1, 128)], axis=1)
 
 
 def _thumbs(thumbs: pa.Array) -> NDArray[np.uint8]:

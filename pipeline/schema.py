@@ -115,6 +115,7 @@ MEASURE = TableSchema((
     Column("alpha_share", pa.float32(), "share of not fully opaque pixels; composited on white", "0..1"),
     Column("pixel_digest", pa.binary(16), "16 bytes, equal exactly for equal shape and canonical RGB pixels"),
     Column("phash", pa.uint64(), "64-bit perceptual hash, imagehash.phash's definition"),
+    Column("phash_mirrored", pa.uint64(), "that of the picture mirrored left to right: see dedupe.mirrored"),
     Column("thumb", pa.binary(THUMB_BYTES), "16×16 luma then 8×8 Cb and 8×8 Cr, uint8: verifies duplicates"),
     VALUE_KEY,
 ))
@@ -124,7 +125,7 @@ DEDUPE = TableSchema((
     ID,
     Column("duplicate_of", pa.string(), "id of the row kept in its place, or run/id of a picture in a held-out set; "
            "null for kept rows"),
-    Column("relation", pa.string(), "address, bytes, pixels, perceptual, or held_out: see dedupe.against"),
+    Column("relation", pa.string(), "address, bytes, pixels, perceptual, mirrored, or held_out: see dedupe.against"),
     Column("distance", pa.int32(), "Hamming distance of the perceptual hashes to that row", "bits of 64"),
     Column("group", pa.string(), "smallest id of the connected component; the row's own id when alone"),
     Column("pooled_captions", STRINGS, "own captions, then those of the rows dropped in its favour"),
@@ -140,7 +141,7 @@ HELD_OUT = TableSchema((
 EDGES = TableSchema((
     Column("a", pa.string(), "smaller id"),
     Column("b", pa.string(), "larger id"),
-    Column("relation", pa.string(), "address, bytes, pixels or perceptual"),
+    Column("relation", pa.string(), "address, bytes, pixels, perceptual or mirrored"),
     Column("distance", pa.int32(), "Hamming distance", "bits of 64"),
 ))
 

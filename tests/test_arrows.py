@@ -12,7 +12,7 @@ FILES = sorted([*ROOT.glob("pipeline/**/*.py"), *ROOT.glob("train/**/*.py")])
 
 FOUNDATION = {"pipeline", "pipeline.errors", "pipeline.schema", "pipeline.storage", "pipeline.settings"}
 TRAIN_MAY = {"pipeline.recipe", "pipeline.schema", "pipeline.storage", "pipeline.manifest", "pipeline.errors",
-             "pipeline.image", "pipeline.clip", "pipeline.settings"}
+             "pipeline.image", "pipeline.clip", "pipeline.settings", "pipeline.sides"}
 LEAVES = {
     # room → what its files may import of the project, besides their own room's base
     "pipeline/checks/": {"pipeline.image", "pipeline.schema", "pipeline.errors", "pipeline.settings",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pipeline import image
+from pipeline.sides import SIDES
 from train import randomness
 from train.plan import bucket_ratio
 from train.shards import DamagedError, Shards
@@ -20,8 +20,6 @@ Shape = tuple[int, int]
 """(height, width) in pixels or latent cells."""
 
 Pixels = NDArray[np.uint8]
-
-SIDES = re.compile(r"\b(left|right)\b", re.IGNORECASE)
 
 
 class BadPicture(Exception):  # noqa: N818 - an outcome, not an error

@@ -189,8 +189,9 @@ def make_pair(copy: Mapping[str, Any], keeper: Mapping[str, Any], thumbnails: Th
 def _relation(row: Mapping[str, Any]) -> str:
     if row.get("similar_to"):
         return f"alike to CLIP, cosine {row['value'] or 0:.3f}"
-    if row["relation"] == "perceptual":
-        return f"alike, {row['distance'] or 0} of 64 bits apart"
+    if row["relation"] in ("perceptual", "mirrored"):
+        how = "alike" if row["relation"] == "perceptual" else "mirror image"
+        return f"{how}, {row['distance'] or 0} of 64 bits apart"
     return f"same {row['relation']}"
 
 

@@ -6,7 +6,7 @@ Takes every picture in the folders (Debian's mate-backgrounds, lomiri-wallpapers
 unpacked, say). Of each it measures the whole at 1024 px and crops of up to 900 px at full size, untouched and
 degraded at graded strengths, and prints the share that each check drops, and all checks together. Cuts of one
 picture count as one: a source counts by the share of its cuts that are dropped. The last lines tell how many
-re-encoded and rescaled copies are found.
+re-encoded, rescaled and (with dedupe.mirrored) mirrored copies are found.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, ImageOps
 
 from pipeline import checks
 from pipeline.checks.base import CheckSettings
-from pipeline.dedupe import DedupeSettings
+from pipeline.dedupe import DedupeSettings, edge_reads
 from pipeline.image import Picture, Unreadable, decode
 from pipeline.measure import _facts, _numbers
 from pipeline.pairs import copies
@@ -63,6 +63,10 @@ def rescaled(image: Image.Image, factor: float, form: str, quality: int) -> byte
     return encode(image.resize(size, Image.Resampling.LANCZOS), form, quality)
 
 
+def mirrored(image: Image.Image, factor: float, quality: int) -> bytes:
+    return rescaled(ImageOps.mirror(image), factor, "JPEG", quality)
+
+
 UNTOUCHED: dict[str, Degradation] = {
     "untouched PNG": partial(encode, form="PNG"), "untouched JPEG q90": encode,
     "untouched JPEG q75": partial(encode, quality=75), "untouched WebP q80": partial(encode, form="WEBP", quality=80),
@@ -78,6 +82,8 @@ DEGRADED: dict[str, Degradation] = {
 COPIES: dict[str, Degradation] = {
     "copy JPEG q35": partial(encode, quality=35), "copy WebP q50": partial(encode, form="WEBP", quality=50),
     **{f"copy ×{factor}": partial(rescaled, factor=factor, form="JPEG", quality=85) for factor in (0.3, 0.5, 0.9)},
+    **{f"mirrored ×{factor} q{quality}": partial(mirrored, factor=factor, quality=quality)
+       for factor, quality in ((1, 85), (0.5, 85), (1, 35))},
 }
 
 
@@ -112,20 +118,21 @@ def measure_source(path: Path, crops: int) -> list[dict[str, object]]:
                                 **measure_picture(decode(treat(cut)))})
             for treatment, treat in COPIES.items():
                 records.append({"source": path.name, "cut": number, "treatment": treatment,
-                                "copied": is_copy(original, measure_picture(decode(treat(cut))))})
+                                "copied": is_copy(original, measure_picture(decode(treat(cut))),
+                                                  DedupeSettings(mirrored=treatment.startswith("mirrored")))})
     except Unreadable as error:
         print(f"{path.name}: {error}")
     return records
 
 
-def is_copy(one: dict[str, object], other: dict[str, object]) -> bool:
+def is_copy(one: dict[str, object], other: dict[str, object], settings: DedupeSettings) -> bool:
     """Whether dedupe would take the two for one picture."""
     rows = [{"id": str(number), "kind": "", "url": str(number), "sha256": bytes([number]), **row}
             for number, row in enumerate((one, other))]
-    names = ("id", "kind", "url", "sha256", "decode_outcome", "pixel_digest", "phash", "thumb")
-    types = {"phash": pa.uint64(), "thumb": pa.binary(THUMB_BYTES)}
+    names = edge_reads(settings)
+    types = {"phash": pa.uint64(), "phash_mirrored": pa.uint64(), "thumb": pa.binary(THUMB_BYTES)}
     table = pa.table({name: pa.array([row[name] for row in rows], types.get(name)) for name in names})
-    return copies(table, DedupeSettings()).num_rows > 0
+    return copies(table, settings).num_rows > 0
 
 
 def settings() -> dict[str, CheckSettings]:

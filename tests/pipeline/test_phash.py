@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pipeline.demo.scenes import draw, sample_scene
-from pipeline.phash import hamming, hashes, phash, reduced
+from pipeline.phash import both_ways, hamming, hashes, phash, reduced
 
 
 def reference(image: Image.Image) -> int:
@@ -28,6 +28,15 @@ def test_equals_imagehash_on_any_picture(seed: int, width: int, height: int, smo
     small = (max(1, width // 20), max(1, height // 20)) if smooth else (width, height)
     image = Image.fromarray(rng.integers(0, 256, (small[1], small[0], 3), np.uint8)).resize((width, height))
     assert phash(_luma(image)) == reference(image)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**31), width=st.integers(8, 400), height=st.integers(8, 400), smooth=st.booleans())
+def test_of_the_mirror_image_too(seed: int, width: int, height: int, smooth: bool) -> None:
+    rng = np.random.default_rng(seed)
+    small = (max(2, width // 20), max(2, height // 20)) if smooth else (width, height)
+    image = Image.fromarray(rng.integers(0, 256, (small[1], small[0], 3), np.uint8)).resize((width, height))
+    assert both_ways(_luma(image)) == (reference(image), reference(ImageOps.mirror(image)))
 
 
 def test_equals_imagehash_on_scenes() -> None:
