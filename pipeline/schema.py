@@ -202,6 +202,11 @@ SHARD = TableSchema((
     Column("shard_offset", pa.int64(), "where the picture's bytes start in the tar", "bytes"),
     Column("shard_length", pa.int64(), "length of the picture's bytes", "bytes"),
     Column("shard_member", pa.string(), "member name, `<id>.<ext>`"),
+    Column("shard_sha256", pa.binary(32), "SHA-256 of these bytes: that of the picture, but where it was cut"),
+    Column("shard_width", pa.int32(), "after EXIF orientation, and after it was cut", "px"),
+    Column("shard_height", pa.int32(), "after EXIF orientation, and after it was cut", "px"),
+    Column("shard_box", pa.list_(pa.int32()), "left, top, right and bottom of what was cut out of the picture "
+           "(shard.crop_borders), in its pixels; null where it went in whole", "px"),
     Column("shard_outcome", pa.string(), "ok, or bytes_lost: its bytes could not be read; null for dropped rows"),
 ))
 

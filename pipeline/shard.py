@@ -12,15 +12,20 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from pipeline import storage
+from pipeline import checks, crop, storage
+from pipeline.checks.bars import Bars, inside
+from pipeline.checks.base import CheckSettings
+from pipeline.crop import Box
+from pipeline.errors import RecipeError
 from pipeline.manifest import parquet_bytes
 from pipeline.receipt import JsonObject, Receipt
 from pipeline.rowstage import BYTES_LOST, lost_pictures
@@ -39,6 +44,10 @@ _RATIO = re.compile(r"0*[1-9]\d*:0*[1-9]\d*")
 
 class ShardSettings(Settings):
     target_mb: float = Field(256, gt=0, description="tars are at most about this large, MB")
+    crop_borders: bool = Field(
+        False, description="cut off the bars of pictures that filter.bars calls letterboxes, which stay as they are "
+        "in all other places; such pictures are encoded anew (PNG, or JPEG quality 95)"
+    )
     buckets: tuple[str, ...] = Field(
         ("1:1", "4:3", "3:4", "3:2", "2:3", "16:9", "9:16"),
         description="aspect-ratio buckets, width:height; each picture is given the nearest (in log ratio)",
@@ -72,8 +81,20 @@ class ShardStage(ColumnStage):
     def tables(self, run: Run) -> dict[str, TableSchema]:
         return {"": SHARD}
 
+    def check(self, run: Run) -> None:
+        """Raises RecipeError where bars are to be cut off that nothing looks for."""
+        if run.recipe.shard.crop_borders and run.recipe.checks["bars"].action == "off":
+            raise RecipeError("shard.crop_borders cuts off what filter.bars finds, and that is off",
+                              hint='set filter.bars.action = "flag", or shard.crop_borders = false')
+
+    def columns_read(self, run: Run) -> Iterable[str]:
+        return (*self.reads, *(Bars.columns if run.recipe.shard.crop_borders else ()))
+
     def settings(self, run: Run) -> JsonObject:
-        return {**run.recipe.shard.model_dump(mode="json"), "seed": run.recipe.seed}
+        chosen = run.recipe.shard.model_dump(mode="json", exclude={"crop_borders"})
+        if run.recipe.shard.crop_borders:
+            chosen |= {"crop_borders": crop.VERSION, "bars": run.recipe.checks["bars"].model_dump(mode="json")}
+        return {**chosen, "seed": run.recipe.seed}
 
     def folder(self, run: Run) -> str:
         return storage.join(run.data, FOLDER)
@@ -92,17 +113,24 @@ class ShardStage(ColumnStage):
         passed = run.manifests.stage("filter").arrow(["kept"]).column("kept").to_pylist()
         selected = run.manifests.stage("select").arrow(["kept"]).column("kept").to_pylist()
         rows = columns.to_pylist()
-        for row, here in zip(rows, selected, strict=True):
-            row["selected"] = here
+        boxes = _boxes(columns, run.recipe.checks["bars"]) if run.recipe.shard.crop_borders else [None] * len(rows)
+        for row, here, box in zip(rows, selected, boxes, strict=True):
+            row |= {"selected": here, "box": box}
+            if box is not None:
+                row |= {"width": box[2] - box[0], "height": box[3] - box[1]}
         jobs = self._jobs(run, [row for row, keep in zip(rows, passed, strict=True) if keep])
         entries = self._write(run, jobs)
         places = {member["id"]: {**member, "file": entry["file"]} for entry in entries for member in entry["members"]}
+        for row in rows:
+            if row["id"] in places:
+                sha256 = places[row["id"]].get("sha256")
+                row["sha256"] = row["sha256"] if sha256 is None else bytes.fromhex(sha256)
         self._publish(run, rows, places, entries)
         lost = {row_id for entry in entries for row_id in entry["lost"]}
         if lost:
             run.progress.say(f"  {len(lost)} picture(s) could not be read and are in no tar (shard_outcome is "
                              f"{BYTES_LOST}); run the same command when their disk or server is back.")
-        return {"": pa.Table.from_pylist([_place(row["id"], places.get(row["id"]), row["id"] in lost) for row in rows],
+        return {"": pa.Table.from_pylist([_place(row, places.get(row["id"]), row["id"] in lost) for row in rows],
                                          schema=SHARD.arrow)}
 
     def _jobs(self, run: Run, rows: Sequence[JsonObject]) -> list[ShardJob]:
@@ -173,11 +201,11 @@ def _with_before(folder: str, jobs: Sequence[ShardJob]) -> list[ShardJob]:
     """The jobs, each member with its place in the tars that stand now: a source that is away loses nothing."""
     if not jobs:
         return []
-    before: dict[str, tuple[str, int]] = {}
+    before: dict[str, tuple[str, JsonObject]] = {}
     for name in storage.names(storage.join(folder, ENTRIES)):
         entry = _json(storage.join(folder, ENTRIES, name), "file", "members") or {"members": []}
         for member in entry["members"]:
-            before[member["id"]] = (storage.join(folder, entry["file"]), member["offset"])
+            before[member["id"]] = (storage.join(folder, entry["file"]), member)
     return [replace(job, members=tuple(replace(member, before=before.get(member.id)) for member in job.members))
             for job in jobs]
 
@@ -213,15 +241,31 @@ def _member(row: JsonObject) -> Member:
                                           "caption_origin", "split")}
     facts |= {"class": row["class"], "weight": row["sample_weight"], "sha256": row["sha256"].hex(),
               "captions": [choice["text"] for choice in row["choices"] or []]}
+    if row["box"] is not None:
+        facts |= {"source_sha256": row["sha256"].hex(), "source_box": row["box"]}
     return Member(row["id"], row["sha256"].hex(), row["container"], row["offset"], row["length"],
-                  EXTENSIONS.get(row["format"], "bin"), row["caption"] or "", json.dumps(facts, ensure_ascii=False))
+                  EXTENSIONS.get(row["format"], "bin"), row["caption"] or "", json.dumps(facts, ensure_ascii=False),
+                  row["box"])
 
 
-def _place(row_id: str, place: JsonObject | None, lost: bool) -> JsonObject:
+def _boxes(columns: pa.Table, settings: CheckSettings) -> list[Box | None]:
+    """Per row the part of the picture that goes into a tar; None: the whole, as it is."""
+    seen = checks.as_arrays(columns, (*Bars.columns, *Bars.reads))
+    verdict, = checks.registry()["bars"].judge(seen, settings)
+    inner = inside(seen)
+    boxes: list[Box | None] = [None] * columns.num_rows
+    for row in np.flatnonzero(verdict.failed).tolist():
+        left, top, right, bottom = (int(side) for side in inner[row])
+        boxes[row] = left, top, right, bottom
+    return boxes
+
+
+def _place(row: JsonObject, place: JsonObject | None, lost: bool) -> JsonObject:
     if place is None:
-        return {"id": row_id, "shard_outcome": BYTES_LOST if lost else None}
-    return {"id": row_id, "shard": place["file"], "shard_offset": place["offset"], "shard_length": place["length"],
-            "shard_member": place["name"], "shard_outcome": "ok"}
+        return {"id": row["id"], "shard_outcome": BYTES_LOST if lost else None}
+    return {"id": row["id"], "shard": place["file"], "shard_offset": place["offset"], "shard_length": place["length"],
+            "shard_member": place["name"], "shard_sha256": row["sha256"], "shard_width": row["width"],
+            "shard_height": row["height"], "shard_box": row["box"], "shard_outcome": "ok"}
 
 
 def _sample(row: JsonObject, place: JsonObject, buckets: Sequence[str]) -> JsonObject:

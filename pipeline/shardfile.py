@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipeline import storage
+from pipeline import crop, storage
+from pipeline.crop import Box, Cutting
 from pipeline.errors import StorageError
+from pipeline.image import Unreadable
 from pipeline.receipt import JsonObject, digest
 from pipeline.tars import TarWriter
 
@@ -20,7 +24,7 @@ EXTENSIONS = {
 
 @dataclass(frozen=True)
 class Member:
-    """A picture in a shard: where its bytes are, and the words that travel with it."""
+    """A picture in a shard: where its bytes are, what of it goes there, and the words that travel with it."""
 
     id: str
     sha256: str
@@ -30,8 +34,16 @@ class Member:
     extension: str
     text: str
     facts: str
-    before: tuple[str, int] | None = None
-    """Tar and offset at which an earlier run put the same picture, in case its source is away."""
+    box: Box | None = None
+    """The part of the picture that goes there; None: its bytes as they are."""
+    before: tuple[str, JsonObject] | None = None
+    """A tar that an earlier run put the same picture in, and its entry there: in case its source is away."""
+
+    @property
+    def picture(self) -> JsonObject:
+        """What decides the bytes in the tar, and stands in its entry where that is a part of a picture."""
+        part = {} if self.box is None else {"box": list(self.box), "cut": crop.VERSION}
+        return {"sha256": self.sha256, "extension": self.extension, **part}
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class ShardJob:
     @cached_property
     def pictures(self) -> str:
         """Changes when a picture comes, goes or changes: only then must the tar be written anew."""
-        return digest([(m.id, m.sha256, m.extension) for m in self.members])
+        return content((m.id, m.picture) for m in self.members)
 
     @cached_property
     def texts(self) -> str:
@@ -52,6 +64,11 @@ class ShardJob:
     @property
     def entry_name(self) -> str:
         return f"{self.number:05d}-{self.pictures}.json"
+
+
+def content(pictures: Iterable[tuple[str, JsonObject]]) -> str:
+    """Names what lies in a tar, given (id, `Member.picture`) of each: parts of an entry's name."""
+    return digest([(row_id, *picture.values()) for row_id, picture in pictures])
 
 
 def write_shard(folder: str, job: ShardJob) -> JsonObject:
@@ -64,15 +81,20 @@ def write_shard(folder: str, job: ShardJob) -> JsonObject:
     with storage.content_named(folder, f"shard-{job.number:05d}", ".tar") as file:
         tar = TarWriter(file)
         for member in job.members:
-            name = f"{member.id}.{member.extension}"
-            data = _bytes_of(member)
-            if data is None:
+            made = _bytes_of(member)
+            if made is None:
                 lost.append(member.id)
                 continue
-            offset = tar.add(name, data)
-            tar.add(f"{member.id}.json", member.facts.encode())
+            name, facts = f"{member.id}.{made.extension}", member.facts
+            entered: JsonObject = {"id": member.id, "name": name, "offset": tar.add(name, made.data),
+                                   "length": len(made.data)}
+            if member.box is not None:
+                sha256 = hashlib.sha256(made.data).hexdigest()
+                facts = _with_sha256(facts, sha256)
+                entered |= {"sha256": sha256, "picture": member.picture}
+            tar.add(f"{member.id}.json", facts.encode())
             tar.add(f"{member.id}.txt", member.text.encode())
-            members.append({"id": member.id, "name": name, "offset": offset, "length": member.length})
+            members.append(entered)
         tar.close()
     entry: JsonObject = {"file": file.name, "sha256": file.sha256, "bytes": file.position, "samples": len(members),
                          "texts": job.texts, "members": members, "lost": lost}
@@ -80,11 +102,33 @@ def write_shard(folder: str, job: ShardJob) -> JsonObject:
     return entry
 
 
-def _bytes_of(member: Member) -> bytes | None:
-    """From its source, else from the tar it was in before; None when neither has these very bytes."""
-    for container, offset in ((member.container, member.offset), *([member.before] if member.before else [])):
+def planned(facts: str) -> str:
+    """A tar's `.json` as `Member.facts` had it, before a part of a picture was cut out and had a SHA-256 of its own."""
+    source: str | None = json.loads(facts).get("source_sha256")
+    return facts if source is None else _with_sha256(facts, source)
+
+
+def _with_sha256(facts: str, sha256: str) -> str:
+    return json.dumps({**json.loads(facts), "sha256": sha256}, ensure_ascii=False)
+
+
+def _bytes_of(member: Member) -> Cutting | None:
+    """From its source, else from the tar it was in before; None when neither has these very bytes.
+
+    What was cut out before is taken over as it is.
+    """
+    tar, entered = member.before or ("", {})
+    if member.box is not None and entered.get("picture") == member.picture:
         try:
-            return storage.read_range(container, offset, member.length, sha256=bytes.fromhex(member.sha256))
+            sha256 = bytes.fromhex(entered["sha256"])
+            data = storage.read_range(tar, entered["offset"], entered["length"], sha256=sha256)
+            return Cutting(data, entered["name"].rsplit(".", 1)[1])
         except StorageError:
+            pass
+    for container, offset in ((member.container, member.offset), *([(tar, entered["offset"])] if entered else [])):
+        try:
+            data = storage.read_range(container, offset, member.length, sha256=bytes.fromhex(member.sha256))
+            return Cutting(data, member.extension) if member.box is None else crop.cut(data, member.box)
+        except (StorageError, Unreadable):
             continue
     return None

@@ -21,6 +21,7 @@ from pipeline.ingest.listing import CARRIED, FOLDER
 from pipeline.ingest.rules import Refusal
 from pipeline.manifest import WORK, read_part, write_part
 from pipeline.receipt import RECEIPT, PartFile, Receipt
+from pipeline.schema import SHARD
 from pipeline.takedown.gone import Gone
 from pipeline.takedown.reserves import without_values
 
@@ -33,6 +34,7 @@ ShardPlace = tuple[str, int]
 _FOUND = LASTING | {column.name for column in CARRIED}
 _PAIRED = ("pooled_captions", "pooled_origins", "caption_scores")
 _SHARD_COLUMNS = ("shard", "shard_offset")
+_OF_PLACE = tuple(column.name for column in SHARD.columns if column.name not in ("id", *_SHARD_COLUMNS))
 
 
 def take_down(run: Run, gone: Gone, ban: Ban, shards: Mapping[str, ShardPlace]) -> None:
@@ -145,7 +147,7 @@ def _moved(table: pa.Table, ids: list[str], shards: Mapping[str, ShardPlace]) ->
             now = shards.get(row_id, (None, None))
             changes[row] = dict(zip(_SHARD_COLUMNS, now, strict=True))
             if row_id not in shards:
-                changes[row] |= {"shard_length": None, "shard_member": None, "shard_outcome": None}
+                changes[row] |= dict.fromkeys(_OF_PLACE)
     return _put(table, changes) if changes else table
 
 

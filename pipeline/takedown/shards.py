@@ -19,6 +19,7 @@ from pipeline import storage
 from pipeline.manifest import parquet_bytes
 from pipeline.receipt import JsonObject, digest
 from pipeline.shard import ENTRIES, FOLDER, INDEX, SAMPLES_FILE
+from pipeline.shardfile import content, planned
 from pipeline.takedown.gone import Gone
 from pipeline.takedown.rows import ShardPlace
 from pipeline.tars import TarWriter
@@ -39,12 +40,16 @@ class Sample:
 
 
 def survey(run: Run, gone: Gone) -> tuple[bool, set[str]]:
-    """Whether anything of what is gone is among the samples, and all captions that stay."""
+    """Whether anything of what is gone is among the samples, and all captions that stay. Adds to `gone.sha256` the
+    bytes of parts of gone pictures (shard.crop_borders)."""
     url = storage.join(run.data, FOLDER, SAMPLES_FILE)
     if not storage.exists(url):
         return False, set()
-    table = pq.read_table(pa.BufferReader(storage.read_bytes(url)), columns=["id", "caption", "captions"])
+    table = pq.read_table(pa.BufferReader(storage.read_bytes(url)),
+                          columns=["id", "sha256", "caption", "captions"])
     rows = table.to_pylist()
+    gone.sha256 |= {row["sha256"] for row in rows if row["id"] in gone.rows} - {
+        row["sha256"] for row in rows if row["id"] not in gone.rows}
     staying = [_fewer(row["caption"], row["captions"], gone.words.get(row["id"], set()))
                for row in rows if row["id"] not in gone.rows]
     drawn = any(row["id"] in gone.rows or row["id"] in gone.words for row in rows)
@@ -92,7 +97,8 @@ def _touched(entry: JsonObject, gone: Gone) -> bool:
 
 def _rewritten(folder: str, name: str, entry: JsonObject, gone: Gone) -> tuple[str, JsonObject] | None:
     """(name, entry) of the tar that takes this one's place; None when nothing is left for it."""
-    stem, members, pictures = entry["file"].rsplit("-", 1)[0], list[JsonObject](), list[tuple[str, str, str]]()
+    stem, members, pictures = entry["file"].rsplit("-", 1)[0], list[JsonObject](), list[tuple[str, JsonObject]]()
+    entered = {member["id"]: member for member in entry["members"]}
     texts: list[tuple[str, str]] = []
     if all(member["id"] in gone.rows for member in entry["members"]):
         return None
@@ -106,15 +112,16 @@ def _rewritten(folder: str, name: str, entry: JsonObject, gone: Gone) -> tuple[s
             offset = tar.add(sample.name, sample.data)
             tar.add(f"{sample.id}.json", sample.facts.encode())
             tar.add(f"{sample.id}.txt", sample.text.encode())
-            members.append({"id": sample.id, "name": sample.name, "offset": offset, "length": len(sample.data)})
-            pictures.append((sample.id, hashlib.sha256(sample.data).hexdigest(), sample.name.split(".", 1)[1]))
-            texts.append((sample.text, sample.facts))
+            members.append({**entered[sample.id], "offset": offset})
+            pictures.append((sample.id, entered[sample.id].get("picture") or {
+                "sha256": hashlib.sha256(sample.data).hexdigest(), "extension": sample.name.split(".", 1)[1]}))
+            texts.append((sample.text, planned(sample.facts)))
         tar.close()
     made: JsonObject = {
         "file": file.name, "sha256": file.sha256, "bytes": file.position, "samples": len(members),
         "texts": digest(texts), "members": members, "lost": [row for row in entry["lost"] if row not in gone.rows],
     }
-    anew = f"{name.split('-', 1)[0]}-{digest(pictures)}.json"
+    anew = f"{name.split('-', 1)[0]}-{content(pictures)}.json"
     storage.write_bytes(storage.join(folder, ENTRIES, anew), json.dumps(made).encode())
     return anew, made
 

@@ -171,7 +171,7 @@ def test_bars(seed: int, tone: int, pillars: bool) -> None:
     measured = checks.registry()["bars"].measure(decode(encoded(framed)))
     expected = (0, 0, 60, 60) if pillars else (45, 45, 0, 0)
     for side, width in zip(("top", "bottom", "left", "right"), expected, strict=True):
-        assert abs(measured[f"border_{side}"] - width) <= 8, side
+        assert abs(measured[f"border_{side}"] - width) <= 1, side
     assert "bars" not in failing(encoded(inside))
 
 
